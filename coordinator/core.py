@@ -1,8 +1,8 @@
-"""The coordinator's core: all that it decides, as one object. Pure: events and the time in, commands out.
+"""The coordinator's core: everything that it decides, in one object. Pure: events and the time in, commands out.
 
 `CoordinatorCore` is composed of smaller cores, each for one subject: `Cluster` (datanodes and replicas),
-`Scheduling` (write sets and grants), `RecoveryReads`, `Supervision` and `Epochs`. It is composed here and nowhere
-else, and driven by the service and by the simulated world of the tests through the same `CoreDriver`.
+`Scheduling` (write sets and grants), `RecoveryReads`, `Supervision` and `Epochs`. The service and the simulated
+world of the tests both drive it through `CoreDriver`.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ from .supervision.core import Supervision
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A reader has got new permits to read; to be told, if it waits for them."""
+    """A reader got new read grants. Tell it, if it waits for them."""
 
     reader: str
 
 
 @dataclass(frozen=True, slots=True)
 class BecameReady:
-    """Enough datanodes have reported to place chunks and judge replication. News for the log."""
+    """For the log: enough datanodes have reported to place chunks and judge replication."""
 
     datanodes: int
 
 
-#: Send a message; ask a datanode and give its answer to `proven`; start a copy and give its outcome to
-#: `copy_answered`; tell a writer of its grant or refusal, a reader of its permits; the rest is news for the log.
+#: In this order: send a message; ask a datanode and pass its answer to `proven`; start a copy and pass its outcome
+#: to `copy_answered`; tell a writer of its grant, or refusal; tell a reader of its grants. Log the others.
 Command = Order | Question | ReplicaCopy | Push | Refuse | Served | Transition | Slowness | BecameReady
 
 
 class CoordinatorCore:
-    """All that a coordinator decides by itself, and the soft state that it decides by.
+    """Everything that a coordinator decides by itself, and the soft state behind these decisions.
 
-    An event is a call of a method with the monotonic time; it returns the commands that follow. The driving loop:
+    To pass in an event, call its method with the monotonic time; it returns commands. The driving loop:
 
         core = CoordinatorCore(now_s, begin_epoch(metadata, now_s), random)
         for page in chunks_of_the_metadata:
@@ -83,23 +83,23 @@ class CoordinatorCore:
             for command in commands:
                 perform[type(command)](command)
 
-    Whoever drives it has these duties, and the core relies on them:
+    The driver has these duties, on which the core relies:
 
     1. Call it from one thread, with a `now_s` that never goes back.
     2. Perform the commands of an event in their order, before the next event. A message may be lost.
-    3. Answer each `Question` once, by `proven`, and each `ReplicaCopy` once, by `copy_answered`; with a failure
-       when the connection breaks, the datanode is not connected, or no answer comes.
+    3. Answer each `Question` once, by `proven`, and each `ReplicaCopy` once, by `copy_answered`. Pass a failure
+       if the connection breaks, the datanode is not connected, or no answer comes.
     4. Load all chunks of the metadata, and call `loaded`, before the first `register`.
-    5. Before a datanode is told the epoch, give what it has seen to `epochs.shown`, make the answer durable and
-       call `epochs.gc_floor_held`. Register it only then, and take its reports and heartbeats from the connection
-       that registered last.
-    6. Call `published`, `freed` and `replaced` when the commit that they tell of is durable; commit the records
-       that `supervision` returns, in their order, before an agent is told of them; commit what `epochs.advance`
-       returns, and give the outcome to `epochs.advanced`.
-    7. Call `tick` several times a second, and while `has_more` call `turn` again when others had their turn.
+    5. Before telling a datanode the epoch, pass the epoch and commit that it has seen to `epochs.shown`. If that
+       returns a `HoldFloor`, make it durable and call `epochs.gc_floor_held`. Only then register the datanode.
+       Take its reports and heartbeats only from the connection that registered last.
+    6. Call `published`, `freed` and `replaced` when the commit that made the change is durable. Commit the
+       records that `supervision` returns, in their order, before telling an agent of them. Commit the change that
+       `epochs.advance` returns, and pass the outcome to `epochs.advanced`.
+    7. Call `tick` several times a second. While `has_more`, call `turn` after other tasks had their turn.
 
-    A method that raises has changed nothing. An event that concerns one part alone is a method of that part,
-    which returns its commands in the same way; the parts may be looked at by anybody.
+    A method that raises has changed nothing. For an event that concerns only one part, call the part's own
+    method, which returns its commands in the same way. Anyone may read the parts.
     """
 
     def __init__(
@@ -114,11 +114,10 @@ class CoordinatorCore:
         policy: str = POLICY_DEFAULT,
         streams_per_node: int = streams_per_node_default,
     ) -> None:
-        """`described` is the network as an administrator has it; `nonce` draws what no datanode can foresee.
+        """`described` is the administrator's description of the network.
 
-        `history` hears what happens to replicas.
-
-        Raises BadRequest for a policy that there is not, Unsupported for one that is not installed.
+        `nonce` draws bytes that no datanode can foresee. `history` records what happens to replicas.
+        Raises BadRequest if the policy is unknown, Unsupported if it is not installed.
         """
         self.epochs = epochs
         self.numbering: Numbering = epochs.numbering
@@ -135,7 +134,7 @@ class CoordinatorCore:
         self.reads = RecoveryReads(self.scheduling.has_room)
         self.supervision = Supervision(now_s)
         self._replaced = DeferredDeletes()
-        #: The network as the scheduling policy has it: its description, and the datanodes.
+        #: The network that the scheduling policy has: the revision of the description, and the datanodes.
         self._seen: object = None
         self._was_ready = False
         self._has_lost_replicas = False
@@ -143,36 +142,39 @@ class CoordinatorCore:
     # -- the metadata --------------------------------------------------------------------------------
 
     def load(self, records: Sequence[ChunkRecord]) -> None:
-        """A page of the chunks that the metadata knew at the start."""
+        """Take in a page of the chunks that the metadata knew at the start."""
         self.cluster.load(records)
 
     def loaded(self) -> None:
-        """The last page has been loaded."""
+        """Note that the last page has been loaded."""
         self.cluster.loaded()
 
     def published(
         self, now_s: float, records: Sequence[ChunkRecord], written: Sequence[WrittenChunk]
     ) -> list[Command]:
-        """A file was completed, or grew: `records` were added to it, of the chunks that were `written`."""
+        """Take in a file that was completed or extended by the chunks of `records`.
+
+        `written` are the chunks that its writer has written.
+        """
         self.cluster.published(records)
         return self._settle(
             now_s, self.scheduling.published(now_s, [(each.chunk, each.length) for each in written])
         )
 
     def freed(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Command]:
-        """No file refers to these chunks any more."""
+        """Take in chunks that no file refers to any more."""
         return [*self.cluster.freed(now_s, records)]
 
     def replaced(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Command]:
-        """Other chunks hold the bytes of these now; readers may go on by the layout that they have."""
+        """Free chunks later: other chunks hold their bytes now, but readers may still have the old layout."""
         return self.freed(now_s, excess) if (excess := self._replaced.add(now_s, records)) else []
 
     def changed_elsewhere(self, now_s: float, chunk: ChunkId, record: ChunkRecord | None) -> None:
-        """While standing by: the leader has added, changed or, without a record, freed a chunk."""
+        """As a standby, take in a chunk that the leader added or changed, or freed if `record` is None."""
         known = self.cluster.chunks.get(chunk)
         if record is None:
             if known is not None:
-                # The leader orders its deletion; a standby orders nothing.
+                # The leader orders the deletion, so drop the orders.
                 self.cluster.freed(now_s, [ChunkRecord(chunk, known.version, known.length, known.replication, ())])
         elif known is None:
             self.cluster.published([record])
@@ -180,26 +182,26 @@ class CoordinatorCore:
             self.cluster.load([record])
 
     def stand_by(self, now_s: float) -> list[Command]:
-        """Time passes while another coordinator leads."""
+        """Do the periodic work of a standby, in place of `tick`."""
         return [*self.cluster.stand_by(now_s)]
 
     # -- datanodes -----------------------------------------------------------------------------------
 
     def register(self, now_s: float, registration: Register) -> None:
-        """A datanode comes or comes back, with what is being written through it; its report is still to come."""
+        """Take in a new or returning datanode with the streams that it receives. Its report comes later."""
         self.cluster.register(now_s, registration)
         self.scheduling.registered(now_s, registration.node, registration.streams)
 
     def report(self, now_s: float, node: NodeId, part: ReportChunks) -> list[Command]:
-        """A part of a full block report."""
+        """Take in a part of a full block report."""
         return [*self.cluster.report(now_s, node, part)]
 
     def heartbeat(self, now_s: float, node: NodeId, beat: Heartbeat) -> list[Command]:
-        """A sign of life, with what changed since the last."""
+        """Take in a heartbeat, with the changes since the last one."""
         return [*self.cluster.heartbeat(now_s, node, beat)]
 
     def stream_ended(self, now_s: float, node: NodeId, ended: StreamEnded) -> list[Command]:
-        """The first node of a pipeline is done with a chunk."""
+        """Take in that the head of a pipeline is done with a chunk."""
         if ended.completed:
             self.cluster.written(ended.chunk)
         else:
@@ -210,48 +212,48 @@ class CoordinatorCore:
         )
 
     def streams_found(self, now_s: float, node: NodeId, answer: StreamsFound) -> list[Command]:
-        """A datanode says which of the chunks that it was asked about it is receiving."""
+        """Take in a datanode's answer to `AskStreams`: which of the chunks it is receiving."""
         found = {each.chunk: each for each in answer.found}
         return self._settle(now_s, self.scheduling.answered(now_s, node, answer.asked, found))
 
     def copy_answered(self, now_s: float, copy: ReplicaCopy, *, copied: bool) -> list[Command]:
-        """The source of a copy answered, or cannot: the slot is free again."""
+        """Take in the outcome of a copy, and free its slot."""
         commands = self._settle(now_s, self.scheduling.copy_ended(now_s, copy.chunk))
         self.cluster.answered(copy, copied=copied)
         return commands
 
     def proven(self, question: Question, answer: Message) -> None:
-        """A datanode answered what it was asked to prove, or did not, which is a Failure."""
+        """Take in a datanode's answer to a question; a Failure if it gave none."""
         self.cluster.proven(question, answer)
 
     # -- writers and readers -------------------------------------------------------------------------
 
     def abandon(self, chunks: Iterable[ChunkId], writer: str) -> list[Command]:
-        """The word of a writer that these will be part of no file."""
+        """Take in a writer's statement that these chunks will be part of no file."""
         return [*self.cluster.abandon(chunks, writer)]
 
     def state_writes(self, now_s: float, request: WriteSetRequest) -> list[Command]:
-        """A writer states what it has to write. Call `see_datanodes` before.
+        """Take in a writer's statement of what it has to write. Call `see_datanodes` before.
 
-        Its own grants and refusal are marked as the reply, and are not to be pushed. Raises BadRequest,
+        Grants and refusals of this write set are marked as the reply; do not push them. Raises BadRequest,
         NoDatanodes, Overloaded.
         """
         return self._settle(now_s, self.scheduling.state(now_s, request), asking=request.name)
 
     def state_reads(self, now_s: float, request: ReadRequest) -> list[Command]:
-        """A reader states what it reads and wants to read. Raises BadRequest, Overloaded."""
+        """Take in a reader's statement of what it reads and wants to read. Raises BadRequest, Overloaded."""
         return [Served(name) for name in self.reads.state(now_s, request)]
 
     # -- operators -----------------------------------------------------------------------------------
 
     def change_policy(self, now_s: float, name: str) -> list[Command]:
-        """Another policy grants chunks from now on. Raises BadRequest, Unsupported."""
+        """Change the policy that grants chunks. Raises BadRequest, Unsupported."""
         return self._settle(now_s, self.scheduling.change_policy(now_s, name))
 
     # -- time ----------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> list[Command]:
-        """Time passes."""
+        """Do the periodic work."""
         ticked = self.cluster.tick(now_s, self.epochs.garbage)
         for transition in ticked.transitions:
             if transition.after is State.DEAD:
@@ -269,17 +271,17 @@ class CoordinatorCore:
 
     @property
     def has_more(self) -> bool:
-        """Return whether a tick has left something to be done, so that others get their turn before."""
+        """Whether the last tick left work for `turn`, so that other tasks get their turn before."""
         return self._has_lost_replicas or self.scheduling.has_more
 
     def turn(self, now_s: float) -> list[Command]:
-        """Do some more of what the last tick has left."""
+        """Do some more of the work that the last tick left."""
         if self._has_lost_replicas:
             self._has_lost_replicas = self.cluster.chunks.remove_lost(lost_replicas_per_turn)
         return self._schedule(now_s) if self.scheduling.has_more else []
 
     def see_datanodes(self, now_s: float) -> list[Command]:
-        """Chunks go to those datanodes that are in service and have room for one."""
+        """Tell the scheduling policy which datanodes are in service and have room for a chunk, if they changed."""
         cluster = self.cluster
         roomy = [node for node in cluster.members.in_service() if node.usage.available_bytes >= chunk_bytes_max]
         seen = cluster.network.revision, [(node.id, node.rack) for node in roomy]
@@ -296,7 +298,7 @@ class CoordinatorCore:
         return [*self.see_datanodes(now_s), *self._settle(now_s, self.scheduling.tick(now_s))]
 
     def _start_copies(self, now_s: float, ticked: Ticked) -> list[Command]:
-        """Have each copy take a slot of its target, and of the links to it."""
+        """Let each copy take a slot of its target, and of the links to it."""
         commands: list[Command] = []
         for copy in ticked.copies:
             begun = self.scheduling.copy_begins(now_s, copy.chunk, copy.source, copy.target)
@@ -305,7 +307,7 @@ class CoordinatorCore:
         return commands
 
     def _settle(self, now_s: float, effects: Sequence[Effect], *, asking: str = "") -> list[Command]:
-        """Have the cluster know of what was granted. `asking` is the set whose writer gets it as its reply."""
+        """Turn effects into commands, and tell the cluster of grants. Effects of the set `asking` are replies."""
         commands: list[Command] = []
         for effect in effects:
             match effect:

@@ -1,6 +1,7 @@
-"""The credentials of the metadata as they are in memory: what is committed, and nothing before it is.
+"""The credential records of the metadata, in memory. A record is here only once it is committed.
 
-Whatever changes what is trusted is told to the coordinator's own verifier at once, and to datanodes by `trust`.
+When the trusted keys or revocations change, the coordinator's own verifier is told at once, and datanodes by
+`trust`.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ T = TypeVar("T")
 
 
 class CredentialBook:
-    """Used from one event loop only."""
+    """All credential records, and the `Trust` derived from them. `Tokens`, `OAuthClients` and `DelegationTokens`
+    change them by `change`, which commits first. Used from one event loop only."""
 
     def __init__(self, recorded: TokenRecords, commit: Commit, verifier: Verifier) -> None:
         self._commit = commit
         self.verifier = verifier
-        #: Called whenever `trust` has become another object.
+        #: Called whenever `trust` has changed.
         self.on_trust: Callable[[], None] = lambda: None
         self.keys: dict[int, KeyRecord] = {}
         self.issued: dict[str, IssuedToken] = {}
@@ -42,7 +44,7 @@ class CredentialBook:
         self.recall(recorded)
 
     def recall(self, recorded: TokenRecords) -> None:
-        """At a start, and when another coordinator has changed them."""
+        """Replace all records, at a start and after another coordinator has changed them."""
         for known in (self.keys, self.issued, self.revoked, self.clients, self.delegations):
             known.clear()
         everything: list[TokenRecord] = [*recorded.keys, *recorded.issued, *recorded.revoked, *recorded.clients]
@@ -52,7 +54,7 @@ class CredentialBook:
         self._tell()
 
     def over(self, now_ms: int) -> list[TokenRecord]:
-        """Return what has ended by itself."""
+        """Return the records that have expired."""
         ending: list[KeyRecord | IssuedToken | RevokedToken | DelegationRecord] = [
             *self.keys.values(),
             *self.issued.values(),
@@ -68,9 +70,9 @@ class CredentialBook:
         *,
         in_any_case: bool = False,
     ) -> None:
-        """Commits all of it or nothing, and lets it count then. Raises ServiceUnready.
+        """Commit all of a change or nothing, then apply it in memory. Raises ServiceUnready.
 
-        It is carried through although whoever asked has gone: what is committed has to be known here.
+        The change is completed even if the caller is cancelled, so that memory matches the metadata.
         """
         await asyncio.shield(asyncio.ensure_future(self._carry_through(record, list(forget), in_any_case)))
 
@@ -117,7 +119,7 @@ class CredentialBook:
                 self.delegations.pop(credential.sequence, None)
 
     def _tell(self) -> None:
-        """`trust` is another object whenever it says something else."""
+        """Rebuild `trust`, and tell the verifier and `on_trust` if it has changed."""
         keys = [
             TrustedKey(key.number, key.public, 0.0 if key.ends_ms is None else key.ends_ms / 1000)
             for _, key in sorted(self.keys.items())

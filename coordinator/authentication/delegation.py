@@ -1,4 +1,4 @@
-"""Hadoop's delegation tokens: given, renewed and cancelled as HDFS does, in the commits of the metadata."""
+"""Hadoop's delegation tokens: issued, renewed and cancelled as in HDFS, with their records in the metadata."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .tokens import Tokens
 
 delegation_token_renewal_s: Final = 86_400.0
 delegation_tokens_max: Final = 100_000
-# For one owner, so that nobody can take all.
+# Per owner, so that no user can take all.
 delegation_tokens_per_owner_max: Final = 1000
 
 
 class DelegationTokens:
-    """Used from one event loop only."""
+    """Issues and verifies delegation tokens. Used from one event loop only."""
 
     def __init__(self, tokens: Tokens, cluster: str, callers: Callers, wall_clock: Callable[[], float]) -> None:
         self._tokens = tokens
@@ -34,7 +34,7 @@ class DelegationTokens:
         self._wall_clock = wall_clock
 
     def caller(self, token: str) -> Caller:
-        """Return who gave a token away that counts. Raises Unauthenticated."""
+        """Return the caller that a valid token authenticates. Raises Unauthenticated."""
         return self._verified(token)[0]
 
     async def give(self, caller: Caller, user: str, renewer: str, service: str) -> str:
@@ -60,7 +60,7 @@ class DelegationTokens:
         return token.url_string()
 
     async def renew(self, user: str, token: str) -> int:
-        """Return until when it counts now, in milliseconds since 1970. Raises AccessDenied, Unauthenticated."""
+        """Renew a token. Return its new end, in milliseconds since 1970. Raises AccessDenied, Unauthenticated."""
         record = self._verified(token)[1]
         if user != record.renewer:
             raise AccessDenied(f"{user} tries to renew a token with renewer {record.renewer or '(none)'}")
@@ -69,14 +69,14 @@ class DelegationTokens:
         return ends_ms
 
     async def cancel(self, user: str, token: str) -> None:
-        """Raises AccessDenied, Unauthenticated, Overloaded."""
+        """Cancel a token. Raises AccessDenied, Unauthenticated, Overloaded."""
         record = self._verified(token)[1]
         if user not in (record.owner, record.renewer) and not self._callers.of(user).is_superuser:
             raise AccessDenied(f"{user} is not authorized to cancel the token")
         await self._tokens.withdraw(delegation_id(record.sequence), record.max_ms, record)
 
     def _verified(self, token: str) -> tuple[Caller, DelegationRecord]:
-        """Raises Unauthenticated."""
+        """Return the caller and the record of a valid token. Raises Unauthenticated."""
         now_s = self._wall_clock()
         caller = self._tokens.book.verifier.delegation(token, now_s).caller
         record = self._tokens.book.delegations.get(sequence_of(caller.token_id))

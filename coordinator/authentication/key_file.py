@@ -1,7 +1,7 @@
-"""The private half of the key that signs, in a file that its owner alone can read: in no backup of the metadata.
+"""The private half of the signing key, in a file that only its owner can read, and that no metadata backup has.
 
-A file that is lost costs nothing but a new key: tokens signed with the old one go on being verified with its
-public half, which is in the metadata.
+If the file is lost, the coordinator makes a new key. Tokens signed with the old key stay valid, because its public
+half is in the metadata.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NAME = "token-signing.key"
 
 
 class KeyFile:
-    """One a coordinator, which has its directory for itself."""
+    """The key file of one coordinator, in its directory."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
 
     def read(self) -> SigningKey | None:
-        """Return the key; None where there is none yet. Raises StartupError for a file that cannot be used."""
+        """Return the key; None if there is no file yet. Raises StartupError if the file cannot be used."""
         try:
             mode = self._path.stat().st_mode
             pem = self._path.read_bytes()
@@ -43,7 +43,7 @@ class KeyFile:
             ) from None
 
     def write(self, key: SigningKey) -> None:
-        """Puts a key in place of the one before, whole and durable. Raises OSError."""
+        """Replace the key, atomically and durably. Raises OSError."""
         staged = self._path.with_name(NAME + ".new")
         staged.unlink(missing_ok=True)
         with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -1,7 +1,8 @@
 """OAuth2 for programs (RFC 6749): clients fetch their tokens with an id and a secret, as Hadoop's client does.
 
-Grants: `client_credentials` (4.4), and `refresh_token` (6), whose refresh token is a bearer token made by hand:
-with it Hadoop's client uses such a token from settings alone. What is granted never outlives that.
+Grants: `client_credentials` (4.4) and `refresh_token` (6). The refresh token is a bearer token that an
+administrator created. So Hadoop's client can use such a token by configuration alone. The granted token is the
+same token.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from .tokens import Tokens
 
 granted_token_min_s: Final = 31.0
 oauth_clients_max: Final = 1000
-# Guesses at a client's secret from one address before it is told to wait, and how long they count.
+# The number of wrong secrets from one address after which it must wait, and how long they count.
 wrong_secrets_max: Final = 10
 wrong_secrets_memory_s: Final = 60.0
-# Addresses whose guesses are remembered, secrets that are checked at once (each takes 16 MiB and 50 ms of a core),
-# and those that wait.
+# Maximum numbers: of addresses whose wrong secrets are remembered, of secrets checked at the same time (each takes
+# 16 MiB and 50 ms of a core), and of waiting checks.
 guessing_addresses_max: Final = 10_000
 secret_checks_max: Final = 2
 secret_checks_waiting_max: Final = 64
@@ -41,7 +42,7 @@ _SCRYPT_COST, _SCRYPT_BLOCK, _SCRYPT_PARALLEL = 2**14, 8, 1
 
 
 class OAuthFault(Exception):
-    """A refusal in the words of RFC 6749, 5.2."""
+    """A refusal with an error code of RFC 6749, 5.2."""
 
     def __init__(self, error: str, description: str, status: int = 400) -> None:
         super().__init__(description)
@@ -51,21 +52,21 @@ class OAuthFault(Exception):
 
 
 class NewClient(NamedTuple):
-    """A client and its secret: the one time that this is seen."""
+    """A new client and its secret, which is not stored and cannot be shown again."""
 
     client: OAuthClient
     secret: str
 
 
 class GrantedToken(NamedTuple):
-    """An access token, and how many seconds it lives."""
+    """An access token and its lifetime in seconds."""
 
     token: str
     expires_in: int
 
 
 class Guesses:
-    """Counts wrong secrets by the address that they come from. Pure: time is passed in."""
+    """Counts wrong secrets by client address. Pure: time is passed in."""
 
     def __init__(self) -> None:
         self._wrong: OrderedDict[str, list[float]] = OrderedDict()
@@ -82,7 +83,7 @@ class Guesses:
 
 
 class OAuthClients:
-    """The clients, and what they are granted. Used from one event loop only."""
+    """Creates and deletes clients, and grants tokens. Called by the REST routes, from one event loop only."""
 
     def __init__(self, tokens: Tokens, monotonic: Callable[[], float], wall_clock: Callable[[], float]) -> None:
         self._tokens = tokens
@@ -91,14 +92,14 @@ class OAuthClients:
         self._guesses = Guesses()
         self._checking = asyncio.Semaphore(secret_checks_max)
         self._waiting = 0
-        #: A keyed hash of the secret that each client has shown: the slow one is computed once.
+        #: A keyed hash of each client's verified secret, so that the slow hash is computed only once.
         self._shown: dict[str, bytes] = {}
         self._shown_key = secrets.token_bytes(32)
 
     # -- administration ----------------------------------------------------------------------------
 
     async def create(self, user: str, token_s: float) -> NewClient:
-        """Raises BadRequest, Overloaded."""
+        """Create a client whose tokens live for `token_s`. Raises BadRequest, Overloaded."""
         check_account_name("user", user)
         if not granted_token_min_s <= token_s <= granted_token_max_s:
             raise BadRequest(
@@ -113,7 +114,7 @@ class OAuthClients:
         return NewClient(client, secret)
 
     async def delete(self, client_id: str) -> None:
-        """Delete a client, and end the tokens that it was granted. Raises FileNotFound, Overloaded."""
+        """Delete a client and revoke its tokens. Raises FileNotFound, Overloaded."""
         client = self._tokens.book.clients.get(client_id)
         if client is None:
             raise FileNotFound(f"there is no OAuth2 client {client_id}")
@@ -124,7 +125,7 @@ class OAuthClients:
     # -- grants ------------------------------------------------------------------------------------
 
     async def by_secret(self, client_id: str, secret: str, address: str) -> GrantedToken:
-        """Grants a token for a client's id and secret. Raises OAuthFault."""
+        """Grant a token for a client's id and secret. Raises OAuthFault."""
         now_s = self._monotonic()
         client = self._tokens.book.clients.get(client_id)
         shown = hmac.digest(self._shown_key, secret.encode(errors="replace"), "sha256")
@@ -136,7 +137,7 @@ class OAuthClients:
                     f"too many wrong secrets came from {address}: try again in {wrong_secrets_memory_s:g} s",
                     429,
                 )
-            # Also for a client that there is not: how long it takes says nothing.
+            # Check even if the client is unknown, so that the duration does not reveal which clients exist.
             if not await self._is_right(secret, client) or client is None:
                 self._guesses.wrong(address, now_s)
                 raise OAuthFault("invalid_client", "unknown client, or wrong secret", 401)
@@ -148,9 +149,9 @@ class OAuthClients:
         return GrantedToken(granted.token, int(client.token_s))
 
     def by_token(self, token: str) -> GrantedToken:
-        """Grants the bearer of a token the same token, for as long as it lives. Raises OAuthFault.
+        """Grant the bearer of a token the same token, for its remaining lifetime. Raises OAuthFault.
 
-        A signature cannot be guessed: nobody is made to wait.
+        A signature cannot be guessed, so there is no limit on attempts.
         """
         now_s = self._wall_clock()
         try:
@@ -171,7 +172,7 @@ class OAuthClients:
 
 
 def _hash(secret: str, salt: bytes) -> str:
-    """Return `scrypt$salt$hash`; the parameters are part of the name."""
+    """Return `scrypt-n-r-p$salt$hash`, with salt and hash in base64."""
     hashed = hashlib.scrypt(
         secret.encode(errors="replace"), salt=salt, n=_SCRYPT_COST, r=_SCRYPT_BLOCK, p=_SCRYPT_PARALLEL, dklen=32
     )

@@ -1,13 +1,13 @@
-"""Proxy users, as Hadoop has them: services that may act for others, and for whom, from where.
+"""Proxy users, as in Hadoop: which services may act for other users, for which users, and from which hosts.
 
-The rules are in a file of TOML with the names of Hadoop's properties, and its words refuse:
+The rules are in a TOML file with the names of Hadoop's properties. Refusals use Hadoop's wording:
 
     hadoop.proxyuser.oozie.hosts = "10.1.0.7, 10.2.0.0/16"
     hadoop.proxyuser.oozie.groups = "analysts"
     hadoop.proxyuser.oozie.users = "alice"
 
-Whoever is not in it acts for nobody. `*` is for any host, group or user, but a superuser is acted for only where
-`users` names it. Names of hosts are looked up once, when the file is read. Pure but for that.
+A service without a rule may act for no one. `*` stands for any host, group or user, but a service may act for a
+superuser only if `users` names him. Host names are resolved once, when the file is read. Otherwise pure.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.errors import BadRequest, ImpersonationRefused, StartupError
 from peacefs.protocol.values.account_names import check_account_name
 
-# Services that may act for others.
 proxy_users_max: Final = 1000
 
 
 _ANY: Final = "*"
 _KINDS: Final = ("hosts", "groups", "users")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-#: Returns the addresses of a host's name. Raises OSError.
+#: Returns the addresses of a host name. Raises OSError.
 Resolve = Callable[[str], Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyRule:
-    """The users for whom one service may act, and the hosts from where. None stands for any."""
+    """The users and groups for whom a service may act, and the networks from which. None stands for any."""
 
     networks: tuple[Network, ...] | None = ()
     groups: frozenset[str] | None = frozenset()
@@ -61,7 +60,7 @@ class ProxyRule:
 
 
 class ProxyUsers:
-    """The rules of a cluster; `replace` gives it others."""
+    """The rules of a cluster, by service."""
 
     def __init__(self, callers: Callers, rules: Mapping[str, ProxyRule] | None = None) -> None:
         self._callers = callers
@@ -71,7 +70,7 @@ class ProxyUsers:
         self._rules = dict(rules)
 
     def authorize(self, real: str, effective: str, address: str | None) -> None:
-        """Raises ImpersonationRefused, BadRequest for what nobody can be called."""
+        """Let `real` act for `effective`, or raise ImpersonationRefused. Raises BadRequest for an invalid name."""
         principal = self._callers.of(effective)
         rule = self._rules.get(real)
         is_superuser = principal.is_superuser and self._callers.are_checked
@@ -82,7 +81,7 @@ class ProxyUsers:
 
 
 def parse_proxy_users(text: str, resolve: Resolve) -> dict[str, ProxyRule]:
-    """Raises StartupError, in one line, for whatever is not as Hadoop has it."""
+    """Parse the rules. Raises StartupError, with a message of one line, if they are not in Hadoop's form."""
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -118,7 +117,7 @@ def _rule(name: str, said: object, resolve: Resolve) -> ProxyRule:
 
 
 def _words(name: str, value: object) -> frozenset[str] | None:
-    """The words of a value, which are separated by commas; None for `*`."""
+    """Return the comma-separated words of a value; None for `*`. Raises StartupError."""
     if not isinstance(value, str):
         raise StartupError(f"{name} is a text, with commas between names")
     words = frozenset(filter(None, (word.strip() for word in value.split(","))))

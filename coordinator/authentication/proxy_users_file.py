@@ -14,7 +14,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 def read_proxy_users(file: Path | None) -> dict[str, ProxyRule]:
-    """Raises StartupError. Without a file nobody acts for others."""
+    """Read the rules. Without a file there are none, and no service acts for others. Raises StartupError."""
     if file is None:
         return {}
     try:
@@ -27,7 +27,7 @@ def read_proxy_users(file: Path | None) -> dict[str, ProxyRule]:
 
 
 def reload_proxy_users(file: Path | None, proxy_users: ProxyUsers) -> None:
-    """Take what is in the file now; what cannot be used is said in the log, and changes nothing."""
+    """Replace the rules by those in the file. If the file cannot be used, log why and keep the rules."""
     if file is None:
         return
     try:

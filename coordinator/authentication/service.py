@@ -1,4 +1,4 @@
-"""The parts that say who is who, put together for one coordinator."""
+"""Put together the parts that authenticate callers, for one coordinator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .tokens import Tokens
 
 @dataclass(frozen=True)
 class WhoIsWho:
-    """All of it. Used from one event loop only; `tokens.begin` before anybody is served."""
+    """The parts that authenticate callers. Use them from one event loop only; call `tokens.begin` first."""
 
     verifier: Verifier
     tokens: Tokens
@@ -39,7 +39,7 @@ def who_is_who(
     wall_clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> WhoIsWho:
-    """Build them over what the metadata holds; `directory` is the coordinator's, for its key."""
+    """Build the parts from the records in the metadata. `directory` is the coordinator's, with the key file."""
     verifier = Verifier(cluster)
     book = CredentialBook(reader.token_records(), commit, verifier)
     tokens = Tokens(book, KeyFile(directory), cluster, callers, wall_clock)

@@ -1,4 +1,4 @@
-"""Tokens that callers bring: one that was signed for a user is of no use to another who has seen it."""
+"""Check that a caller uses only tokens that were signed for him, not another user's token that he has seen."""
 
 from __future__ import annotations
 

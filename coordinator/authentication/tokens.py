@@ -1,7 +1,7 @@
-"""Bearer tokens: made, listed, revoked, and the keys that sign them, which change without a break.
+"""Bearer tokens: create, list and revoke them, and rotate the keys that sign them.
 
-The key that signs is this coordinator's own; its public half is committed before anything is signed with it. One
-that was replaced verifies until the last token that it may have signed has ended.
+Each coordinator has its own signing key. The public half is committed before the key signs anything. A replaced
+key still verifies until the last token that it may have signed has expired.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .book import CredentialBook
 from .key_file import KeyFile
 
 bearer_token_max_s: Final = 366 * 86_400.0
-# Tokens that were made by hand and are listed, and what is revoked: every datanode is told all of the latter.
+# The number of listed tokens, and of revocations, all of which every datanode is told.
 issued_tokens_max: Final = 10_000
 revoked_tokens_max: Final = 10_000
-# Expired credentials are removed so often.
+# How often expired credentials are removed.
 credentials_tidy_interval_s: Final = 60.0
 
 
@@ -38,7 +38,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token and what it is: the one time that it is seen."""
+    """A new token, which is not stored and cannot be shown again, with its properties."""
 
     token: str
     id: str
@@ -48,7 +48,10 @@ class NewToken:
 
 
 class Tokens:
-    """Used from one event loop only. `begin` before anything else."""
+    """Creates and revokes bearer tokens, and rotates the signing key. REST and the services of tokens call it.
+
+    After `begin`, the public half of the signing key is always committed. Used from one event loop only.
+    """
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Tokens:
         self._rotating = asyncio.Lock()
 
     async def begin(self) -> None:
-        """At a start: takes the key of the file, or makes one. Raises StartupError."""
+        """Read the signing key from its file, or create one. Call this first. Raises StartupError."""
         key = self._key_file.read()
         if key is None:
             key = SigningKey.generate()
@@ -79,13 +82,13 @@ class Tokens:
 
     @property
     def key(self) -> SigningKey:
-        """The one that signs."""
+        """The key that signs."""
         return self._key
 
     # -- tokens ------------------------------------------------------------------------------------
 
     async def create(self, user: str, lifetime_s: float, *, is_administrator: bool) -> NewToken:
-        """Makes a token that is listed. Raises BadRequest, Overloaded."""
+        """Create a token and list it. Raises BadRequest, Overloaded."""
         check_account_name("user", user)
         if not bearer_token_min_s <= lifetime_s <= bearer_token_max_s:
             raise BadRequest(
@@ -103,7 +106,7 @@ class Tokens:
         return token
 
     def mint(self, user: str, lifetime_s: float, *, is_administrator: bool = False, client: str = "") -> NewToken:
-        """Makes a token that is not listed, for a short while."""
+        """Create a token without listing it, for short lifetimes."""
         now_s = self._wall_clock()
         token_id = secrets.token_hex(8)
         ends_s = int(now_s + lifetime_s)
@@ -119,7 +122,7 @@ class Tokens:
         return NewToken(token, token_id, user, is_administrator, ends_s * 1000)
 
     async def revoke(self, token_id: str) -> None:
-        """Ends a token that was made, or a delegation token, by its id. Raises FileNotFound, Overloaded."""
+        """Revoke a listed token or a delegation token by its id. Raises FileNotFound, Overloaded."""
         issued = self.book.issued.get(token_id)
         delegation = next(
             (each for each in self.book.delegations.values() if delegation_id(each.sequence) == token_id), None
@@ -132,7 +135,7 @@ class Tokens:
             raise FileNotFound(f"there is no token {token_id}: `peacefs token list` shows those there are")
 
     async def withdraw(self, token_id: str, ends_ms: int, *gone: TokenRecord) -> None:
-        """Refuses from now on what bears this id; the records of it go with the same commit. Raises Overloaded."""
+        """Revoke this id, and remove the records `gone` in the same commit. Raises Overloaded."""
         if len(self.book.revoked) >= revoked_tokens_max:
             raise Overloaded(
                 f"{revoked_tokens_max} tokens are revoked already, which is the limit: end all tokens there are "
@@ -143,13 +146,13 @@ class Tokens:
     # -- keys --------------------------------------------------------------------------------------
 
     async def rotate(self, *, end_all: bool) -> None:
-        """Signs with another key from now on. With `end_all` no token from before counts any more.
+        """Sign with a new key from now on. With `end_all`, all earlier tokens become invalid.
 
-        Raises ServiceUnready: then the key before goes on.
+        Raises ServiceUnready if the change fails; then the old key goes on signing.
         """
         async with self._rotating:
             key = SigningKey.generate()
-            # First committed, then kept: a key that verifies nothing signs nothing.
+            # Commit the key before keeping it: a key that no one can verify must not sign.
             await self.book.change([KeyRecord(key.number, key.verification.public, self.now_ms())])
             try:
                 await asyncio.to_thread(self._key_file.write, key)
@@ -159,7 +162,7 @@ class Tokens:
             log.info("tokens are signed with key %08x from now on", key.number)
 
     async def _sign_with(self, key: SigningKey, *, end_all: bool = False) -> None:
-        """Whatever other key is there signs no more."""
+        """Make `key` the only key that signs. The others only verify, until their last token has expired."""
         now_ms = self.now_ms()
         own = self.book.keys.get(key.number)
         record: list[TokenRecord] = []
@@ -179,7 +182,7 @@ class Tokens:
         self._key = key
 
     def _last_end_ms(self, now_ms: int) -> int:
-        """When the last token ends that may have been signed so far."""
+        """Return when the last token that may have been signed so far expires."""
         others_s = max(delegation_token_max_s, granted_token_max_s, run_token_s)
         return max([now_ms + int(others_s * 1000), *(each.ends_ms for each in self.book.issued.values())])
 
@@ -192,14 +195,14 @@ class Tokens:
     # -- in the background -------------------------------------------------------------------------
 
     async def keep_tidy(self) -> None:
-        """For ever: forgets what is over."""
+        """Call `tidy` periodically, for ever."""
         while True:
             await asyncio.sleep(credentials_tidy_interval_s)
             with contextlib.suppress(ServiceUnready):
                 await self.tidy()
 
     async def tidy(self) -> None:
-        """Forgets what is over. Raises ServiceUnready where nothing can be committed."""
+        """Remove expired records. Raises ServiceUnready if nothing can be committed."""
         over = self.book.over(self.now_ms())
         if over:
             await self.book.change(forget=over, in_any_case=True)

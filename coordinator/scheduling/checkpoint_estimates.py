@@ -1,7 +1,7 @@
-"""Estimate how much a writer that states nothing will still write for a checkpoint: as much as for the last one.
-Pure.
+"""Estimate how much a writer that does not state it will still write for a checkpoint. Pure.
 
-A writer is known by its host and checkpoint root. What it writes without a longer pause is one checkpoint.
+The estimate is the size of the last checkpoint of the same host and root. Writes without a pause of more than
+`checkpoint_pause_s` between them are one checkpoint.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# Writes below a checkpoint root without such a pause belong to one checkpoint.
 checkpoint_pause_s: Final = 5.0
 checkpoint_roots_remembered_max: Final = 4096
 
@@ -24,7 +23,7 @@ class CheckpointSource:
 
 @dataclass(slots=True)
 class CheckpointEstimate:
-    """The one under way: since when, what of it is granted, and how much the one before it was."""
+    """The checkpoint under way: its start, the bytes granted so far, and the size of the one before."""
 
     began_s: float
     touched_s: float
@@ -33,18 +32,18 @@ class CheckpointEstimate:
 
     @property
     def to_come_bytes(self) -> int:
-        """Return the bytes expected beyond those granted already."""
+        """The bytes expected beyond those granted already."""
         return max(0, self.last_bytes - self.granted_bytes)
 
 
 class CheckpointEstimates:
-    """The latest checkpoints of so many sources; the one that was quiet longest is forgotten first."""
+    """The latest checkpoint of each source, up to a maximum; the least recently active is forgotten first."""
 
     def __init__(self) -> None:
         self._checkpoints: dict[CheckpointSource, CheckpointEstimate] = {}
 
     def under_way(self, source: CheckpointSource, now_s: float) -> CheckpointEstimate:
-        """The checkpoint that a request of this moment belongs to."""
+        """Return the checkpoint that a request at `now_s` belongs to."""
         known = self._checkpoints.pop(source, None)
         if known is None:
             known = CheckpointEstimate(now_s, now_s)
@@ -57,10 +56,10 @@ class CheckpointEstimates:
         return known
 
     def granted(self, source: CheckpointSource, chunk_bytes: int, now_s: float) -> None:
-        """A chunk may be written."""
+        """Count a granted chunk."""
         self.under_way(source, now_s).granted_bytes += chunk_bytes
 
     def ended(self, source: CheckpointSource, granted_bytes: int, written_bytes: int, now_s: float) -> None:
-        """A chunk has ended, and turned out to be so long."""
+        """Replace the granted bytes of a chunk that has ended by the bytes that were written."""
         checkpoint = self.under_way(source, now_s)
         checkpoint.granted_bytes = max(0, checkpoint.granted_bytes - granted_bytes + written_bytes)

@@ -1,4 +1,4 @@
-"""Copies for repair and balancing that hold a slot of their target, as a policy counts them. Pure."""
+"""The slots that copies for repair and balancing hold at their targets, as a policy counts them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from peacefs.protocol.limits import chunk_bytes_max
 
 
 class CopySlots:
-    """By chunk: from, to, and what the policy calls it, which changes with the policy."""
+    """The copies by chunk: source, target, and the policy's number, which changes with the policy."""
 
     def __init__(self) -> None:
         self._copies: dict[ChunkId, tuple[NodeId, NodeId, int]] = {}
@@ -22,11 +22,11 @@ class CopySlots:
         self._copies[chunk] = source, target, policy.adopt(write_set, [target]).number
 
     def begin_again(self, policy: Policy) -> None:
-        """Another policy takes all of them over."""
+        """Let another policy take over all copies."""
         for chunk, (source, target, _) in list(self._copies.items()):
             self.begin(policy, chunk, source, target)
 
     def end(self, chunk: ChunkId) -> int | None:
-        """End a copy and return the policy's name for it; None for one that is unknown or has ended."""
+        """End a copy and return the policy's number for it; None if it is unknown or has ended."""
         _, _, number = self._copies.pop(chunk, (None, None, None))
         return number

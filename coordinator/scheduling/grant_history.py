@@ -1,4 +1,4 @@
-"""Remember grants that have ended, for a time line of the last minutes. Pure; bounded in number and in time."""
+"""Grants that have ended, for a time line of the last minutes. Bounded in number and time. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .write_sets import InFlight
 
 @dataclass(frozen=True, slots=True)
 class EndedGrant:
-    """A grant from its beginning to its end; `length` is what was written of it, 0 if that came to nothing."""
+    """A grant that has ended. `length` is the bytes that were written, 0 if the write failed."""
 
     number: int
     write_set: str
@@ -32,12 +32,12 @@ class GrantHistory:
         self._ended: deque[EndedGrant] = deque(maxlen=count_max)
 
     def ended(self, now_s: float, grant: InFlight, length: int) -> None:
-        """A grant has ended; `length` bytes were written."""
+        """Add a grant that ended now, after `length` bytes were written."""
         while self._ended and now_s - self._ended[0].ended_s > self._kept_s:
             self._ended.popleft()
         ended = EndedGrant(grant.number, grant.write_set, grant.nodes, grant.granted_s, now_s, length, grant.user)
         self._ended.append(ended)
 
     def since(self, from_s: float) -> list[EndedGrant]:
-        """Return those that ended since then."""
+        """Return the grants that ended at or after `from_s`."""
         return [each for each in self._ended if each.ended_s >= from_s]

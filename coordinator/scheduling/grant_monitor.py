@@ -1,16 +1,17 @@
 """Watch the grants in flight: find those that lapsed unreported, and those whose writers are idle. Pure.
 
-**Lapsed grants.** A grant may end without anybody's word. The monitor says which datanodes to ask about it, and
-when enough of them have denied knowing the stream.
+**Lapsed grants.** A grant may end without a report. The monitor says which datanodes to ask about it, and whether
+all of them have denied receiving the stream.
 
-**Idle grants.** While a writer stalls, its capacity is lent to others. The paper returns capacity on completion,
-abort, or when a chain denies the stream, never by a deadline; a producer that sends a byte now and then would
-hold a chunk open for hours. So heads are asked periodically how much has arrived and how long they have waited
-for it. A stream whose head mostly waits for its writer loads neither disks nor links; its capacity is returned
-while it goes on, and taken again as soon as the stream uses it, whether or not others have it by then.
+**Idle grants.** While a writer stalls, its capacity is lent to others. In the paper, capacity is returned on
+completion, on abort, or if a chain denies the stream, but never by a deadline. So a producer that sends a byte now
+and then would hold a chunk open for hours. Therefore heads are asked periodically how much has arrived, and how
+long they have waited for it. A stream whose head mostly waits for its writer loads neither disks nor links. Its
+capacity is given back while it goes on, and taken again as soon as the stream uses it, even if others have it by
+then.
 
-Only waiting for the writer counts: a stream that is slow because a disk or a link is slow uses all that there is,
-and another in its place would make that slower.
+Only waiting for the writer counts. A stream that is slow because of a slow disk or link uses all of its capacity,
+so a second stream would make the disk or link even slower.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from peacefs.topology.model import Topology
 from .write_sets import Ask, InFlight
 
 grant_ask_interval_s: Final = 5.0
-# The heads of chunks that are not quickly done are asked this often whether their writers make use of the room.
+# How often the head of a long stream is asked whether its writer uses the grant.
 idle_grant_look_s: Final = 5.0
 
 
 class LapsedGrants:
-    """Knows which datanodes are dead: they deny everything."""
+    """Finds grants to ask about. Knows which datanodes are dead, which counts as a denial of every stream."""
 
     def __init__(self) -> None:
         self._dead: set[NodeId] = set()
@@ -45,11 +46,11 @@ class LapsedGrants:
         self._dead.discard(node)
 
     def is_denied(self, grant: InFlight) -> bool:
-        """By every node of its pipeline."""
+        """Return whether every node of the pipeline has denied the stream or is dead."""
         return self._dead.union(grant.denied).issuperset(grant.nodes)
 
     def due(self, now_s: float, grants: Iterable[InFlight]) -> list[InFlight]:
-        """Those to ask about now: they can be used no more, or not go on."""
+        """Return the lapsed or broken grants that were not asked about recently."""
         return [
             grant
             for grant in grants
@@ -58,12 +59,12 @@ class LapsedGrants:
         ]
 
     def _is_broken(self, grant: InFlight) -> bool:
-        """Return whether its writing has begun and cannot go on, because the head receives nothing any more."""
+        """Return whether the stream has begun and cannot go on, because its head does not receive it any more."""
         head = grant.nodes[0]
         return grant.begun and (head in self._dead or head in grant.denied)
 
     def questions(self, now_s: float, grants: Iterable[InFlight]) -> list[Ask]:
-        """To every node that lives, one for all of them."""
+        """Return one question to each living node, about all of its grants."""
         asks: dict[NodeId, list[ChunkId]] = {}
         for grant in grants:
             grant.asked_s = now_s
@@ -74,15 +75,15 @@ class LapsedGrants:
 
 
 def is_lapsed(now_s: float, grant: InFlight) -> bool:
-    """Return whether nobody can begin to use it any more, however far the clocks are apart."""
+    """Return whether a writer can no longer begin to use the grant, even with the greatest clock difference."""
     return now_s - grant.granted_s > grant_open_s + 2 * grant_clock_slack_s
 
 
-#: A stream that gets less than this part of what it is granted for,
+#: A stream is idle if it gets less than this fraction of the rate of a stream ...
 _IDLE_BELOW = 0.1
-#: while its head waits for its writer for at least this part of the time.
+#: ... while its head waits for its writer for at least this fraction of the time.
 _WAITS_ABOVE = 0.9
-#: Two looks at it are at least so far apart.
+#: The minimum time between two looks at a stream.
 _APART_S = idle_grant_look_s / 2
 
 
@@ -95,12 +96,11 @@ class IdleGrants:
         self._bytes_s = 0.0
 
     def use(self, topology: Topology) -> None:
-        """Return the disks and links that a stream occupies while it is granted."""
+        """Set the rate below which a stream may be idle, from the network's rate of one stream."""
         self._bytes_s = _IDLE_BELOW * calibrate(topology).stream_bytes_s
 
     def questions(self, now_s: float, grants: Iterable[InFlight]) -> list[Ask]:
-        """To the heads of pipelines that are not quickly done, now and then; not to those that are asked
-        anyway."""
+        """Return questions to the heads of long streams, except those that were asked recently for any reason."""
         due = [
             grant
             for grant in grants
@@ -113,13 +113,13 @@ class IdleGrants:
         return [Ask(head, tuple(chunks)) for head, chunks in heads.items()]
 
     def is_idle(self, grant: InFlight, seen: StreamProgress) -> bool:
-        """Return whether the stream is idle, as its head sees it now. Late and repeated reports change nothing."""
+        """Return whether a stream is idle by its head's report. Ignores late and repeated reports."""
         before = grant.progress
         if before is not None and seen.begun_s == before.begun_s and seen.seen_s < before.seen_s + _APART_S:
             return grant.is_idle
         grant.progress = seen
         if before is None or seen.begun_s != before.begun_s:
-            # The first word of it, or it was begun anew.
+            # There is no earlier report of this stream to compare with.
             return False
         elapsed_s = seen.seen_s - before.seen_s
         waited_s = seen.waited_s - before.waited_s

@@ -1,8 +1,8 @@
 """The policies as the running system uses them: their production variants, and the network they plan for.
 
-HDFS's way with the first replica: on the writer's own node if it is one of ours. Where nobody has said what
-disks and links carry, capacities are so ample that no chunk waits for what may not be short: the policy then
-spreads load and no more.
+As in HDFS, the first replica goes on the writer's own node if that is a datanode. If no administrator has
+described disks and links, capacities are assumed so large that no chunk waits for them. Then the policy only
+spreads load.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from peacefs.topology.model import Defaults, Topology
 from peacefs.topology.rack_table import tree_of_racks
 from peacefs.topology.rate_curve import RateCurve
 
-# Policies that plan in steps look at so much before others get their turn, as requests times servers: 2 to 4 ms.
+# How much a policy plans before other tasks get their turn, in requests times servers: 2 to 4 ms.
 plan_servers_per_turn: Final = 1600
 
 
@@ -36,12 +36,12 @@ PRODUCTION_TEMPLATES = (Template.SAME_NODE, Template.OTHER_RACK, Template.SAME_R
 
 
 class AmpleNetwork:
-    """The network that grew from registrations, each datanode taking `streams_per_node` chunks at once."""
+    """Makes a network from registrations alone, in which each datanode takes `streams_per_node` chunks at once."""
 
     def __init__(self, streams_per_node: int = streams_per_node_default) -> None:
         usual = Defaults()
         rates = tuple((streams, usual.disk.best_rate * streams) for streams in (1, streams_per_node))
-        # The disk keeps one stream's rate for each: a link carries as many as its share of that allows.
+        # The disk gives each of its streams the full rate of one, and links have as many times the usual capacity.
         self._defaults = Defaults(
             usual.server_link_bytes_s * streams_per_node,
             usual.switch_link_bytes_s * streams_per_node,
@@ -49,12 +49,12 @@ class AmpleNetwork:
         )
 
     def of(self, racks: Mapping[NodeId, str]) -> Topology:
-        """These datanodes, by id and rack."""
+        """Return the network of these datanodes, which are given by id and rack."""
         return tree_of_racks(racks, self._defaults)
 
 
 def make_policy(name: str, topology: Topology, rng: Random) -> Policy:
-    """Raises BadRequest for a policy that there is not, Unsupported for one whose solver is not installed."""
+    """Return a policy by its name. Raises BadRequest if it is unknown, Unsupported if its solver is missing."""
     match name:
         case "express":
             return ExpressPolicy(topology, rng, writer_holds_replica=True, with_slots=True)

@@ -1,11 +1,11 @@
-"""Grant reads of a checkpoint's chunks, each at one datanode: few readers at each, over all clients. Pure.
+"""Grant reads of checkpoint chunks, each at one datanode, so that each has few readers over all clients. Pure.
 
-SGuard, section 6.2: with Table 8's disks the aggregate falls to a third with the third reader. Chunks being
-written come first: where they have taken all slots of a datanode, one reads there. Whoever asked first is served
-first; where it finds no room, others pass, which takes nothing from it.
+SGuard, section 6.2: with the disks of Table 8, a third reader reduces the total throughput to a third. Writes have
+priority: if they take all slots of a datanode, only one reader may read there. Readers are served in the order of
+their requests. If the first finds no room, later ones may go ahead, which takes nothing from it.
 
-Grants are soft: a reader that is not heard of for `read_grant_silence_s` has lost its own, and one that
-says later that it reads on is counted again, whether or not there is room.
+Grants are soft: a reader that is silent for `read_grant_silence_s` loses its grants. If it later says that it
+still reads, it is counted again, even if there is no room.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ read_grant_silence_s: Final = 10.0
 readers_waiting_max: Final = 500
 
 
-#: Not counted against any node: no live datanode has the chunk, and its reader is to find that out.
+#: The node of a grant if no live datanode has the chunk: it counts against no node, and its reader finds out.
 NOWHERE: NodeId = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A reader's request: chunks by its own numbers. `wanted` are those that it would read next, with the
-    datanodes that have them, nearest first; `holding` those that were granted; `at_once` how many it reads
-    together.
+    """A reader's request, with chunks by the reader's own numbers.
+
+    `wanted` are the chunks to read next, with the datanodes that have them, nearest first. `holding` are the
+    granted chunks. `at_once` is how many chunks the reader reads at a time.
     """
 
     reader: str
-    #: Counts its statements.
+    #: Counts the reader's statements.
     number: int
     wanted: Mapping[int, Sequence[NodeId]]
     holding: Mapping[int, NodeId]
@@ -43,7 +44,7 @@ class ReadRequest:
     waited_s: float = 0.0
 
     def check(self) -> None:
-        """Raises BadRequest for what makes no sense."""
+        """Raises BadRequest if a number is out of range."""
         if not 1 <= self.at_once <= checkpoint_workers_max:
             raise BadRequest(f"{self.at_once} reads at once are out of range: 1 to {checkpoint_workers_max}")
         if len(self.wanted) + len(self.holding) > reads_stated_max:
@@ -55,7 +56,7 @@ class ReadRequest:
 
 @dataclass(slots=True, eq=False)
 class WaitingReader:
-    """One that reads or waits. `grants` are where it may read which of its chunks."""
+    """A reader that reads or waits. `grants` maps its chunks to the datanodes where it may read them."""
 
     request: ReadRequest
     asked_s: float
@@ -64,12 +65,16 @@ class WaitingReader:
 
     @property
     def waiting(self) -> int:
-        """Return how many of its stated chunks are not granted yet."""
+        """The number of wanted chunks that are not granted yet."""
         return sum(number not in self.grants for number in self.request.wanted)
 
 
 class RecoveryReads:
-    """All readers of one coordinator. `has_room` tells whether chunks being written leave a slot of a datanode."""
+    """All readers of one coordinator. `CoordinatorCore` calls it with their statements and at each tick.
+
+    `has_room` returns whether writes leave a slot of a datanode. Except for readers that were counted again after
+    a silence, each datanode has at most `readers_per_datanode_max` readers.
+    """
 
     def __init__(self, has_room: Callable[[NodeId], bool]) -> None:
         self._has_room = has_room
@@ -80,10 +85,10 @@ class RecoveryReads:
     # -- events ------------------------------------------------------------------------------------
 
     def state(self, now_s: float, request: ReadRequest) -> list[str]:
-        """A reader states, or states again, what it reads and wants to read; one with neither is done.
+        """Take in what a reader reads and wants to read. A reader with neither is done and forgotten.
 
-        Returns the names of the readers that have got new grants by it. Raises BadRequest, and Overloaded when too
-        many read already.
+        Return the names of readers with new grants. Raises BadRequest if a number is out of range, and Overloaded
+        if there are too many readers.
         """
         request.check()
         known = self._readers.get(request.reader)
@@ -95,7 +100,7 @@ class RecoveryReads:
             known = self._readers[request.reader] = WaitingReader(request, now_s - request.waited_s, now_s)
         known.heard_s = now_s
         if request.number < known.request.number:
-            # Overtaken by what was said later.
+            # A later statement has arrived before this one.
             return []
         known.request = request
         # A grant that the reader has not heard of yet is sent again, as long as the reader wants the chunk.
@@ -106,7 +111,7 @@ class RecoveryReads:
         return self._serve()
 
     def tick(self, now_s: float) -> list[str]:
-        """To be called several times a second. Return who has got new grants since."""
+        """Forget silent readers and serve the others. Return the names of readers with new grants."""
         for name, reader in list(self._readers.items()):
             if now_s - reader.heard_s > read_grant_silence_s:
                 self._set_grants(reader, {})
@@ -140,7 +145,7 @@ class RecoveryReads:
         return served
 
     def _choose(self, nodes: Sequence[NodeId], full: set[NodeId]) -> NodeId | None:
-        """The one with the fewest readers, of equal ones the nearest; None if all have as many as they may."""
+        """Choose the node with the fewest readers, the nearest among equals; None if all are full."""
         if not nodes:
             return NOWHERE
         free = [node for node in nodes if node not in full and self._at_node[node] < self._most(node)]
@@ -153,16 +158,16 @@ class RecoveryReads:
     # -- what there is to see ----------------------------------------------------------------------
 
     def grants(self, reader: str) -> dict[int, NodeId]:
-        """Return at which datanode a reader may read each granted chunk."""
+        """Return the datanode at which a reader may read each granted chunk."""
         known = self._readers.get(reader)
         return dict(known.grants) if known else {}
 
     @property
     def readers(self) -> list[WaitingReader]:
-        """Return the readers in the order of their requests."""
+        """The readers in the order of their requests."""
         return sorted(self._readers.values(), key=lambda each: each.asked_s)
 
     @property
     def at_node(self) -> dict[NodeId, int]:
-        """Return the number of readers at each datanode that has any."""
+        """The number of readers at each datanode that has any."""
         return {node: count for node, count in self._at_node.items() if count and node != NOWHERE}

@@ -1,11 +1,10 @@
 """The scheduling service's core: who may write which chunk now, and through which datanodes. Pure.
 
-Events and `now` go in, effects come out. A policy of `peacefs.peace` decides; here it is remembered for whom.
+Events and `now` go in, effects come out. A policy of `peacefs.peace` decides; this module knows the writers.
 
-What is granted holds capacity until the first node of its pipeline says that the stream has ended, until its
-writer gives it up, or until every node of the pipeline denies it: never because time has passed alone. Those that
-time has passed for are asked about. A place in the queue is another matter: it is lost by a writer that is not
-heard of any more.
+A grant holds capacity until the head of its pipeline reports the end of the stream, its writer gives it up, or
+every node of the pipeline denies it. It never ends merely because time has passed; instead the nodes of old grants
+are asked. A place in the queue, by contrast, is lost when its writer falls silent.
 """
 
 from __future__ import annotations
@@ -56,7 +55,11 @@ MakePolicy = Callable[[str, Topology, Random], Policy]
 
 
 class Scheduling:
-    """All write sets and grants of one coordinator."""
+    """All write sets and grants of one coordinator. `CoordinatorCore` owns and drives it.
+
+    Each chunk of a write set waits, is in flight under a grant, or is done. Each grant that is not idle is counted
+    by the policy, also across a change of policy.
+    """
 
     def __init__(
         self,
@@ -67,11 +70,11 @@ class Scheduling:
         streams_per_node: int = streams_per_node_default,
         policy_maker: MakePolicy = make_policy,
     ) -> None:
-        """Raises BadRequest for a policy that there is not, Unsupported for one that is not installed."""
+        """Raises BadRequest if the policy is unknown, Unsupported if it is not installed."""
         self._numbering = numbering
         self._rng = rng
         self._make_policy = policy_maker
-        #: The network where nobody has described one.
+        #: Makes the network if no administrator has described it.
         self.undescribed = AmpleNetwork(streams_per_node)
         self._topology = Topology()
         self.policy_name = policy
@@ -90,9 +93,10 @@ class Scheduling:
     # -- what writers say --------------------------------------------------------------------------
 
     def state(self, now_s: float, request: WriteSetRequest) -> list[Effect]:
-        """A writer states, or states again, what it has to write; what it has been granted is `held_grants`.
+        """Take in, for the first time or again, what a writer has to write. Its grants are in `held_grants`.
 
-        Raises BadRequest for what makes no sense, Overloaded when too much waits already.
+        Raises BadRequest if a number is out of range, NoDatanodes if all are excluded, Overloaded if too much
+        waits.
         """
         request.check()
         self._check_queue(request)
@@ -119,7 +123,7 @@ class Scheduling:
         return effects
 
     def _abandon(self, now_s: float, request: WriteSetRequest) -> list[Event]:
-        """Take back grants that the writer abandoned, and those that it never received and cannot use any more."""
+        """Take back grants that the writer abandoned, or never received and cannot use any more."""
         known = self._sets.get(request.name)
         held = {stream.chunk for stream in request.holding}
         events: list[Event] = []
@@ -165,7 +169,7 @@ class Scheduling:
         return Submitted(known.for_policy(more_bytes, begun=begun))
 
     def held_grants(self, name: str, indexes: Collection[int]) -> list[InFlight]:
-        """The grants in flight that a set has for these of its chunks."""
+        """Return a set's grants in flight for the chunks with these indexes."""
         known = self._sets.get(name)
         grants = (self._grants[chunk] for chunk in known.in_flight) if known else ()
         return sorted((each for each in grants if each.index in indexes), key=lambda each: each.number)
@@ -173,14 +177,17 @@ class Scheduling:
     # -- what ends grants --------------------------------------------------------------------------
 
     def ended(self, now_s: float, node: NodeId, chunk: ChunkId, *, completed: bool, length: int) -> list[Effect]:
-        """The first node of a pipeline says that a stream has ended. Said twice, or by another, it is nothing."""
+        """Take in that a stream has ended, from the head of its pipeline. Ignores other nodes and repetitions."""
         grant = self._grants.get(chunk)
         if grant is None or node != grant.nodes[0]:
             return []
         return self._end(now_s, grant, completed=completed, length=length)
 
     def published(self, now_s: float, chunks: Iterable[tuple[ChunkId, int]]) -> list[Effect]:
-        """Files with these chunks, so long each, are complete: whoever should have said so may be dead."""
+        """End the grants of chunks that are part of a file now. The head that should report the end may be dead.
+
+        `chunks` are ids and lengths.
+        """
         lengths = {chunk: length for chunk, length in chunks if chunk in self._grants}
         return [
             effect
@@ -196,7 +203,7 @@ class Scheduling:
         if completed:
             self.times.took(now_s - grant.granted_s)
         else:
-            # Its writer says whether it wants the chunk again.
+            # The writer will state whether it wants the chunk again.
             events = [Aborted(grant.in_policy)]
             if known is not None:
                 events.append(self._submission(now_s, known))
@@ -221,13 +228,13 @@ class Scheduling:
     # -- what datanodes say ------------------------------------------------------------------------
 
     def use(self, now_s: float, topology: Topology) -> list[Effect]:
-        """The datanodes that may receive chunks from now on, and the network between them."""
+        """Set the datanodes that may receive chunks, and the network between them."""
         self._topology = topology
         self._idle.use(topology)
         return self._handle(now_s, [Changed(topology)])
 
     def registered(self, now_s: float, node: NodeId, streams: Sequence[StreamUnderWay]) -> None:
-        """A datanode came back, with what is being written through it as the first of a pipeline."""
+        """Take in a returning datanode, with the streams of which it is the head."""
         self._lapsed.lives(node)
         for stream in streams:
             if stream.chunk not in self._grants and stream.nodes[:1] == [node]:
@@ -240,7 +247,7 @@ class Scheduling:
                 grant.denied.add(node)
 
     def _take_over(self, now_s: float, stream: StreamUnderWay) -> None:
-        """Take over a grant of an earlier epoch; it holds its capacity in this one too."""
+        """Take over a grant of an earlier epoch, so that it holds its capacity in this epoch too."""
         grant = taken_over(stream, now_s)
         self._grants[stream.chunk] = grant
         self._adopt(grant)
@@ -250,13 +257,13 @@ class Scheduling:
         grant.in_policy = self._policy.adopt(write_set, grant.nodes).number
 
     def died(self, node: NodeId) -> None:
-        """A datanode is dead: it receives nothing."""
+        """Note that a datanode is dead, and so receives no stream."""
         self._lapsed.died(node)
 
     def answered(
         self, now_s: float, node: NodeId, asked: Iterable[ChunkId], found: Mapping[ChunkId, StreamProgress]
     ) -> list[Effect]:
-        """Take in which of the chunks in question a datanode is receiving."""
+        """Take in which of the chunks it was asked about a datanode is receiving."""
         effects: list[Effect] = []
         for chunk in asked:
             grant = self._grants.get(chunk)
@@ -277,7 +284,7 @@ class Scheduling:
         if grant.is_idle == before:
             return []
         if grant.is_idle:
-            # From now on the policy does not know it, whichever policy that will be.
+            # The policy does not know the grant from now on, even after a change of policy.
             number, grant.in_policy = grant.in_policy, 0
             return self._handle(now_s, [Finished(number)])
         self._adopt(grant)
@@ -292,7 +299,7 @@ class Scheduling:
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> list[Effect]:
-        """To be called several times a second."""
+        """Do the periodic work, several times a second."""
         events: list[Event] = [Withdrawn(name) for name in self._fallen_silent(now_s)]
         self._cancelled.forget_old(now_s)
         effects = [*self._handle(now_s, events), *self._questions(now_s)]
@@ -300,7 +307,7 @@ class Scheduling:
 
     @property
     def has_more(self) -> bool:
-        """Return whether the policy stopped for others' sake and should get its next turn soon, by a `tick`."""
+        """Whether the policy stopped early so that other tasks get a turn. Then call `tick` again soon."""
         return self._policy.has_more
 
     def _fallen_silent(self, now_s: float) -> list[str]:
@@ -316,7 +323,7 @@ class Scheduling:
         self._forget_if_done(name)
 
     def _questions(self, now_s: float) -> list[Effect]:
-        """About grants that should have been used by now and may have lapsed."""
+        """Return questions about grants that may have lapsed, and the effects of those that have."""
         due = self._lapsed.due(now_s, self._grants.values())
         ended = [effect for grant in due for effect in self._end_if_denied(now_s, grant)]
         return [*ended, *self._lapsed.questions(now_s, (grant for grant in due if grant.chunk in self._grants))]
@@ -324,9 +331,9 @@ class Scheduling:
     # -- the policy --------------------------------------------------------------------------------
 
     def change_policy(self, now_s: float, name: str) -> list[Effect]:
-        """From now on another policy decides. Grants in flight stay, and what waits keeps its age.
+        """Change the policy. Grants in flight stay, and waiting sets keep their age.
 
-        Raises BadRequest for a policy that there is not, Unsupported for one that is not installed.
+        Raises BadRequest if the policy is unknown, Unsupported if it is not installed.
         """
         self._policy = self._make_policy(name, self._topology, self._rng)
         self.policy_name = name
@@ -381,7 +388,7 @@ class Scheduling:
         return grant
 
     def _refuse_all(self, now_s: float) -> list[Effect]:
-        """Nothing is on its way, and still there is no room: what waits would wait for ever."""
+        """Refuse all waiting sets, because they do not fit even while no chunk is in flight."""
         reason = (
             f"the policy {self.policy_name} finds no place for it even in an idle cluster of "
             f"{self.datanodes} datanodes that may receive chunks"
@@ -400,21 +407,21 @@ class Scheduling:
 
     @property
     def grants(self) -> Collection[InFlight]:
-        """In the order in which they were given."""
+        """The grants in flight, in the order in which they were given."""
         return self._grants.values()
 
     def pipelines(self) -> Mapping[ChunkId, Sequence[NodeId]]:
-        """The datanodes that each chunk with a grant goes through, the first first."""
+        """Return the pipeline of each chunk with a grant, the head first."""
         return {chunk: grant.nodes for chunk, grant in self._grants.items()}
 
     @property
     def queue(self) -> list[ScheduledSet]:
-        """Sets of which something waits, oldest first."""
+        """The sets that have waiting chunks, oldest first."""
         return sorted((known for known in self._sets.values() if known.waiting), key=lambda each: each.asked_s)
 
     @property
     def datanodes(self) -> int:
-        """Return how many datanodes may receive chunks."""
+        """The number of datanodes that may receive chunks."""
         return len(self._topology.servers)
 
     @property
@@ -422,27 +429,28 @@ class Scheduling:
         return self._chunks_waiting
 
     def expected_start_s(self, name: str) -> float:
-        """In how many seconds a set may expect its next chunk to be granted: what waits before it, at the rate
-        at which grants ended of late. A guess, for the policy may serve it before or after its turn."""
+        """Estimate in how many seconds the next chunk of a set will be granted.
+
+        Assumes that older sets come first, and that grants end at the recent rate. The policy may differ."""
         known = self._sets.get(name)
         if known is None or not known.waiting:
             return 0.0
         ahead = sum(len(other.waiting) for other in self._sets.values() if other.asked_s < known.asked_s)
         return (ahead + 1) * self.times.grant_s / max(1, len(self._grants))
 
-    # -- what is less urgent -----------------------------------------------------------------------
+    # -- copies, which are less urgent -------------------------------------------------------------
 
     def has_room(self, node: NodeId) -> bool:
-        """Return whether the chunks on their way leave a slot of the datanode for a copy."""
+        """Return whether the chunks in flight leave a slot of the datanode for a copy."""
         return self._policy.has_room(node)
 
     def copy_begins(self, now_s: float, chunk: ChunkId, source: NodeId, target: NodeId) -> list[Effect]:
-        """A copy takes a slot of its target, and of the links to it, in place of an earlier copy of the chunk."""
+        """Let a copy take a slot of its target and of the links to it. Ends an earlier copy of the chunk."""
         effects = self.copy_ended(now_s, chunk)
         self._copies.begin(self._policy, chunk, source, target)
         return effects
 
     def copy_ended(self, now_s: float, chunk: ChunkId) -> list[Effect]:
-        """It gives them back. Said twice, it is nothing."""
+        """Give back the slots of a copy. Does nothing if it has ended already."""
         number = self._copies.end(chunk)
         return [] if number is None else self._handle(now_s, [Finished(number)])

@@ -1,6 +1,6 @@
 """Statistics of the scheduling service: waiting times, chunk durations, and the fast lane. Pure.
 
-Chunks in the fast lane are so small that they wait for no grant; they are only counted.
+Chunks in the fast lane are so small that they need no grant; they are only counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from peacefs.protocol.limits import fast_lane_bytes_max
 
-#: Statistics cover the last so many events of each kind.
+#: The number of recent waiting times that quantiles cover.
 _REMEMBERED = 1000
 #: The assumed time for a chunk before any has ended: 64 MiB at half of a gigabit.
 _FIRST_GUESS_S = 1.0
@@ -20,7 +20,7 @@ _WEIGHT_OF_LATEST = 0.1
 
 @dataclass
 class WaitingStatistics:
-    """Seconds. `grant_s` is a moving mean of the time from a grant to its end; totals are since the start."""
+    """Waiting times in seconds. `grant_s` is a moving mean from grant to end. Totals count from the start."""
 
     grant_s: float = _FIRST_GUESS_S
     granted_total: int = 0
@@ -28,28 +28,28 @@ class WaitingStatistics:
     _waited: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
     def waited(self, seconds: float) -> None:
-        """A set got its first grant."""
+        """Note how long a set waited for its first grant."""
         self._waited.append(seconds)
 
     def took(self, seconds: float) -> None:
-        """A chunk was written."""
+        """Note how long a chunk took from its grant to its end."""
         self.grant_s += _WEIGHT_OF_LATEST * (seconds - self.grant_s)
 
     def quantile(self, share: float) -> float:
-        """The waiting time that this share of the sets did not exceed; 0 before any was granted."""
+        """Return the waiting time that this share of the sets did not exceed; 0 before the first grant."""
         ordered = sorted(self._waited)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 @dataclass
 class FastLane:
-    """Since the start, counted when their file is published; bytes as their writers sent them, once."""
+    """Totals since the start. Chunks count when their file is published; bytes count once, not per replica."""
 
     chunks_total: int = 0
     bytes_total: int = 0
 
     def published(self, lengths: Iterable[int]) -> None:
-        """Chunks of these lengths belong to a file now; larger ones were granted."""
+        """Count the small ones among the chunks of a published file, given by their lengths."""
         for length in lengths:
             if length <= fast_lane_bytes_max:
                 self.chunks_total += 1

@@ -1,6 +1,6 @@
-"""Remember write sets that wait or are being written, cancelled ones, and grants in flight. Pure.
+"""Write sets that wait or are being written, cancelled write sets, grants in flight, and the effects. Pure.
 
-A cancelled write set keeps its age for a while, for a writer that returns with another number of chunks.
+A cancelled write set keeps its age for a while, in case its writer returns with another number of chunks.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from peacefs.protocol.messages import StreamProgress, StreamUnderWay
 from .checkpoint_estimates import CheckpointSource
 
 write_set_silence_s: Final = 30.0
-# Sets that were cancelled are remembered, with their age, for whoever comes back with another number of chunks.
+# How long, and how many, cancelled sets are remembered.
 write_set_memory_s: Final = 600.0
 write_set_memory_max: Final = 4096
 
 
-#: The name of grants that were taken over and whose sets nobody has stated here.
+#: The write set of grants that were taken over from an earlier coordinator.
 TAKEN_OVER = "taken over"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSetRequest:
-    """A writer's request: chunks as bytes by its own numbers.
+    """A writer's request. `chunks` maps the writer's own chunk numbers to bytes.
 
-    `link` is the datanode whose gateway asks, None for a client that asks by HTTP; `writer` the datanode that
-    the data comes from, if it is one of ours; `source` is given where the rest of the checkpoint is estimated, and
-    `to_come_bytes` is the rest where it is known. `owner` alone may abandon what is granted. `user` is who writes;
-    empty for a lease, which names nobody.
+    `link` is the datanode whose gateway asks, None for a client that asks by HTTP. `writer` is the datanode that
+    the data comes from, if it comes from one. `source` is given if the rest of the checkpoint must be estimated,
+    and `to_come_bytes` if the rest is known. Only `owner` may abandon granted chunks. `user` is the user who
+    writes, or empty for a lease, which names no user.
     """
 
     name: str
@@ -52,7 +52,7 @@ class WriteSetRequest:
     user: str = ""
 
     def check(self) -> None:
-        """Raises BadRequest for what makes no sense."""
+        """Raises BadRequest if a number is out of range."""
         if len(self.chunks) > write_set_chunks_max:
             raise BadRequest(
                 f"{len(self.chunks)} chunks are over the limit of {write_set_chunks_max} for one write set; "
@@ -67,8 +67,8 @@ class WriteSetRequest:
 
 @dataclass(slots=True, eq=False)
 class ScheduledSet:
-    """A write set. `waiting` are its chunks without a grant; `numbered` are the writer's numbers of the chunks
-    as the policy counts them. Its age counts from `asked_s`, which may be before it was `stated_s` here."""
+    """A write set. `waiting` maps its chunks without a grant to bytes. `numbered` maps the policy's chunk numbers
+    to the writer's. Its age counts from `asked_s`, which may be before `stated_s`, its first statement here."""
 
     request: WriteSetRequest
     asked_s: float
@@ -80,11 +80,11 @@ class ScheduledSet:
     in_flight: set[ChunkId] = field(default_factory=set)
 
     def is_silent(self, now_s: float) -> bool:
-        """Return whether it waits and its writer has not been heard of for too long."""
+        """Return whether chunks wait although the writer has been silent for too long."""
         return bool(self.waiting) and now_s - self.heard_s > write_set_silence_s
 
     def for_policy(self, more_bytes: int, *, begun: bool) -> WriteSet:
-        """Return the waiting requests in the policy's form. Renumbers."""
+        """Return the waiting chunks in the policy's form, and renumber them in `numbered`."""
         self.numbered = list(self.waiting)
         request = self.request
         return WriteSet(
@@ -101,11 +101,11 @@ class ScheduledSet:
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """A grant whose capacity has not come back.
+    """A grant that still holds its capacity.
 
-    `number` counts those of the epoch; `in_policy` is what the policy calls it, which changes with the policy.
-    `waited_s` is how long its set had waited for it. `asked_s` is when its nodes were asked about it last,
-    `denied` are those that say that they receive no such thing, and `begun` is whether one has said that it does.
+    `number` counts the grants of the epoch. `in_policy` is the policy's number, which changes with the policy.
+    `waited_s` is how long its set had waited for it. `asked_s` is when its nodes were last asked about it,
+    `denied` are the nodes that deny receiving the stream, and `begun` is whether a node has confirmed it.
     """
 
     chunk: ChunkId
@@ -124,20 +124,22 @@ class InFlight:
     user: str = ""
     denied: set[NodeId] = field(default_factory=set)
     begun: bool = False
-    #: True if its writer hardly used it when its head was last asked, so that its capacity is lent to others.
+    #: True if, by the head's last answer, the writer hardly uses the grant; then its capacity is lent to others.
     is_idle: bool = False
     looked_s: float = 0.0
     progress: StreamProgress | None = None
 
     def found(self, node: NodeId) -> None:
-        """One of its nodes receives it. Others may have been asked too early; the head, once it had begun, not."""
+        """Note that a node receives the stream, and forget denials of nodes that may have been asked too early.
+
+        The head's denial stays if the stream had begun before."""
         head = self.nodes[0]
         self.denied &= {head} if self.begun and node != head else set()
         self.begun = True
 
 
 def taken_over(stream: StreamUnderWay, now_s: float) -> InFlight:
-    """Return the chunks that an earlier coordinator granted and that are being written."""
+    """Return a grant for a chunk that an earlier coordinator granted and that is being written."""
     return InFlight(
         chunk=stream.chunk,
         version=stream.version,
@@ -155,7 +157,7 @@ def taken_over(stream: StreamUnderWay, now_s: float) -> InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A grant for a set that waits; to be told to whoever asked, unless it is the reply to that very question."""
+    """Tell a writer of its grant; with `is_reply`, as the reply to its own statement."""
 
     grant: InFlight
     link: NodeId | None
@@ -165,7 +167,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Refuse a set that waits for something that can never be granted; it is forgotten."""
+    """Tell a writer that its set can never be granted and is forgotten."""
 
     write_set: str
     link: NodeId | None
@@ -175,7 +177,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Is a datanode receiving these chunks? The answer goes to `Scheduling.answered`."""
+    """Ask a datanode whether it is receiving these chunks. Pass the answer to `Scheduling.answered`."""
 
     node: NodeId
     chunks: tuple[ChunkId, ...]
@@ -185,24 +187,24 @@ Effect = Push | Refuse | Ask
 
 
 class CancelledSets:
-    """By name: since when they wait, and when they were cancelled; oldest first, and bounded."""
+    """Cancelled sets by name: since when they waited, and when they were cancelled. Oldest first, and bounded."""
 
     def __init__(self) -> None:
         self._sets: dict[str, tuple[float, float]] = {}
 
     def remember(self, now_s: float, name: str, asked_s: float) -> None:
-        """A set that has waited since `asked_s` is cancelled."""
+        """Remember a cancelled set that has waited since `asked_s`."""
         self._sets[name] = asked_s, now_s
         while len(self._sets) > write_set_memory_max:
             del self._sets[next(iter(self._sets))]
 
     def take(self, name: str, now_s: float) -> float:
-        """Since when a set waits that comes back; `now_s` for any other."""
+        """Forget a set that comes back. Return since when it has waited; `now_s` if it is not remembered."""
         asked_s, _ = self._sets.pop(name, (now_s, 0.0))
         return asked_s
 
     def forget_old(self, now_s: float) -> None:
-        """Those that have not come back in `write_set_memory_s`."""
+        """Forget sets that have not come back within `write_set_memory_s`."""
         for name, (_asked_s, cancelled_s) in list(self._sets.items()):
             if now_s - cancelled_s < write_set_memory_s:
                 break

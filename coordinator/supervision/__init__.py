@@ -1,4 +1,4 @@
-"""Queries kept going: where each runs, when it is started again and where.
+"""The core of supervision: on which node each supervised query runs, and when and where it is started again.
 
-Begin with `core.py`, which is pure; `service.py` is its shell. Agents are in `spark_connector.supervision`.
+Begin with `core.py`. Pure; its shell is `operations/supervision.py`. Agents are in `spark_connector.supervision`.
 """

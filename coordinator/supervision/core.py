@@ -1,5 +1,5 @@
-"""Decide which query runs where, and what follows when its driver or its node dies. Pure: events and `now` in,
-records to be made durable out.
+"""Decide which query runs where, and what to do when its driver or node dies. Pure: events and `now` in, records
+to be made durable out.
 
     WAITING --an agent is chosen--> STARTING --the run is begun, and committed--> RUNNING --exit status 0--> ENDED
        ^                                |                                            |
@@ -8,14 +8,14 @@ records to be made durable out.
 
     WAITING, STARTING, RUNNING --asked to stop--> STOPPING --its agent is rid of it, or dead--> STOPPED
 
-An agent says every second what it runs, and is answered with all that it is to run, no more and no less: nothing
-that is lost on the way needs to be repeated. A query gets another run only when the one before has ended: its
-agent said so, has itself been started anew, or has been silent for so long that what it ran has ended by itself
-(`agent_dead_after_s`). Where that goes wrong, because a whole node was paused, the run's fence holds.
+Every second an agent reports what it runs, and the answer lists exactly what it should run. So lost messages need
+not be repeated. A query gets another run only when the one before has ended: its agent said so, the agent was
+restarted, or it has been silent for so long that its runs have ended by themselves (`agent_dead_after_s`). If that
+assumption fails, because a whole node was paused, the fence of the run still refuses the old run's writes.
 
-A query may have a standby: a second driver that has a number but no run, and waits. When the query's run fails,
-the next one is given to it, at once and without another start. Standbys are not remembered across a restart of the
-coordinator: an agent that has one which nobody ordered ends it, and another is started.
+A query may have a standby: a second driver that has a number but no run, and waits. If the query's run fails, the
+standby gets the next run at once. The coordinator forgets standbys when it restarts: an agent ends a standby that
+it is not told to run, and another one is started.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from peacefs.protocol.values.supervised_queries import OVER, QueryPhase
 from .locality import AgentCandidate, Holdings, choose
 from .obstacles import Obstacle, obstacle, why_no_agent
 
-# Longer than both together: when an agent is taken for dead, nothing of what it ran is left.
+# After this silence an agent counts as dead. By then everything that it ran has ended by itself.
 agent_dead_after_s: Final = 15.0
 supervised_queries_max: Final = 1000
-# Between two starts: doubled each time, up to the maximum.
+# The pause between two starts, which doubles each time up to the maximum.
 supervised_backoff_s: Final = 1.0
 supervised_backoff_max_s: Final = 60.0
-# A run that has lasted so long was a good one: failures before it do not count any more.
+# After a run that lasted this long, earlier failures do not count any more.
 supervised_settled_s: Final = 600.0
-# A query has run for so long before its standby is started: both starts at once would take twice as long.
+# A standby is started this long after its query, because two starts at the same time take twice as long.
 supervised_standby_after_s: Final = 5.0
 
 
@@ -55,7 +55,7 @@ _WITH_AN_AGENT = (QueryPhase.RUNNING, QueryPhase.STOPPING)
 
 @dataclass(slots=True)
 class KnownAgent:
-    """An agent as it said last."""
+    """An agent and its last report."""
 
     beat: AgentBeat
     heard_s: float
@@ -64,13 +64,13 @@ class KnownAgent:
 
     @property
     def sends_logs(self) -> bool:
-        """Return whether it looks at the logs that are wanted: an older one would be waited for in vain."""
+        """Whether the agent can send logs. An older version ignores such requests."""
         return self.version >= LOGS_SINCE
 
 
 @dataclass(slots=True)
 class StandbyRun:
-    """A driver that waits for a run. Its agent knows it by `number`, which is that of no run of the checkpoint."""
+    """A driver that waits for a run. Its agent knows it by `number`, which no run of the checkpoint has."""
 
     agent: str
     process: str
@@ -81,42 +81,46 @@ class StandbyRun:
 
 @dataclass(slots=True)
 class SupervisedQuery:
-    """A query, and what need not survive a restart of the coordinator."""
+    """A query's record, and its soft state, which a restart of the coordinator loses."""
 
     record: QueryRecord
-    #: Not to be started before; and since when it has been running.
+    #: The earliest time to start it; the start of its current run.
     due_s: float
     running_since_s: float
     failed_on: str | None = None
-    #: Its standby; from when on it may be given another, how many have failed in a row, and why the last one did.
+    #: Its standby; when it may get another one; how many failed in a row; why the last one failed.
     standby: StandbyRun | None = None
     standby_due_s: float = 0.0
     standbys_failed: int = 0
     standby_reason: str = ""
-    #: The number of the standby whose process is given the run; empty for a run that is a new process.
+    #: The number of the standby whose process gets the run; empty if the run is a new process.
     takes_over_from: str = ""
 
     def numbers(self) -> set[str]:
-        """Return the numbers under which agents run it."""
+        """Return the numbers under which agents run the query: its run's, and its standby's."""
         return {self.record.run} if self.standby is None else {self.record.run, self.standby.number}
 
 
 @dataclass(slots=True)
 class Supervision:
-    """All queries and agents. What methods return is to be committed before anybody is told."""
+    """All queries and agents. `operations/supervision` drives it, `CoordinatorCore` owns it.
+
+    Commit the records that methods return before telling an agent or user of them. A query has at most one run,
+    and gets the next one only when the run before has ended.
+    """
 
     now_s: float
     queries: dict[str, SupervisedQuery] = field(default_factory=dict)
     agents: dict[str, KnownAgent] = field(default_factory=dict)
-    #: Since the coordinator's start: runs that were begun, those of them by a standby, runs that failed, agents
-    #: that fell silent.
+    #: Counts since the coordinator's start: runs begun; runs begun by a standby; runs failed; agents fallen
+    #: silent.
     begun_total: int = 0
     taken_over_total: int = 0
     failed_total: int = 0
     lost_total: int = 0
 
     def recall(self, records: Iterable[QueryRecord]) -> None:
-        """After a start. Agents are waited for as if they had just been heard."""
+        """Take in the committed records after a start. Agents get as much time as if they had just been heard."""
         for record in records:
             query = self.queries[record.name] = SupervisedQuery(record, self.now_s, self.now_s)
             if record.phase is QueryPhase.STOPPING and not record.run:
@@ -125,9 +129,10 @@ class Supervision:
     # -- what users ask ------------------------------------------------------------------------------
 
     def register(self, now_s: float, record: QueryRecord) -> list[QueryRecord]:
-        """A query to be started; that it is there already is fine.
+        """Register a query to be started. Does nothing if the same query is registered already.
 
-        Raises FileAlreadyExists for a name that is in use, BadRequest for a checkpoint that is, Overloaded.
+        Raises FileAlreadyExists if the name is in use, BadRequest if the checkpoint is, Overloaded if there are
+        too many queries.
         """
         known = self.queries.get(record.name)
         if known is not None and known.record.phase not in OVER:
@@ -150,32 +155,32 @@ class Supervision:
         return [record]
 
     def stop(self, name: str) -> list[QueryRecord]:
-        """It is to end, and stay so; that it is over is fine. Raises FileNotFound."""
+        """Stop a query for good. Does nothing if it is over. Raises FileNotFound."""
         query = self.existing(name)
         phase = query.record.phase
         if phase is QueryPhase.WAITING:
             return [self._over(query, QueryPhase.STOPPED, _NEVER_STARTED)]
         query.standby = None
         if phase is QueryPhase.STARTING:
-            # No agent was told of a run, nor will be.
+            # No agent has been told of a run, and none will be.
             return [self._change(query, phase=QueryPhase.STOPPING, run="", reason="asked to stop")]
         if phase is QueryPhase.RUNNING:
             return [self._change(query, phase=QueryPhase.STOPPING, reason="asked to stop")]
         return []
 
     def forget(self, name: str) -> None:
-        """Raises FileNotFound, and BadRequest for one that is not over."""
+        """Forget a query that is over. Raises FileNotFound, and BadRequest if it is not over."""
         if self.existing(name).record.phase not in OVER:
             raise BadRequest(f"query {name} is not over; stop it first")
         del self.queries[name]
 
     def stamp(self, record: QueryRecord, now_ms: int) -> QueryRecord:
-        """A record with the time of its change, which its query bears from now on."""
+        """Set the time of the last change in a record and in its query. Return the record."""
         self.queries[record.name].record = replace(self.queries[record.name].record, changed_ms=now_ms)
         return replace(record, changed_ms=now_ms)
 
     def existing(self, name: str) -> SupervisedQuery:
-        """Raises FileNotFound."""
+        """Return a query by its name. Raises FileNotFound."""
         query = self.queries.get(name)
         if query is None:
             raise FileNotFound(f"there is no supervised query {name}")
@@ -184,7 +189,10 @@ class Supervision:
     # -- what agents say -----------------------------------------------------------------------------
 
     def heard(self, now_s: float, beat: AgentBeat, version: int = PROTOCOL_VERSION) -> list[QueryRecord]:
-        """An agent speaks, in `version`. Raises NodeIdTaken while another process speaks under the same name."""
+        """Take in an agent's report. Raises NodeIdTaken while another process uses the same name.
+
+        `version` is the protocol version that the agent speaks.
+        """
         known = self.agents.get(beat.agent)
         if (
             known is not None
@@ -207,7 +215,7 @@ class Supervision:
         ]
 
     def orders(self, agent: str) -> list[RunOrder]:
-        """All that an agent is to run."""
+        """Return everything that an agent should run."""
         orders = []
         for query in self.queries.values():
             record, standby = query.record, query.standby
@@ -250,7 +258,7 @@ class Supervision:
     # -- time ----------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> list[QueryRecord]:
-        """To be called several times a second: finds out whose agent is dead."""
+        """Find agents that are dead, and fail or stop their runs. Call this several times a second."""
         self._forgive_own_pause(now_s)
         changed = []
         for query in self.queries.values():
@@ -279,14 +287,14 @@ class Supervision:
         known = self.agents.get(agent)
         if known is not None:
             return now_s - known.heard_s >= agent_dead_after_s
-        # Not heard since the coordinator's start, or since the run was given to it.
+        # The agent was not heard since the coordinator's start, or since it got the run.
         waiting = [query.running_since_s for query in self._of(agent)]
         return now_s - max(waiting, default=now_s) >= agent_dead_after_s
 
     # -- starting ------------------------------------------------------------------------------------
 
     def due(self, now_s: float) -> list[QueryRecord]:
-        """Return the queries that wait, need wait no longer, and can be started somewhere or have a standby."""
+        """Return the waiting queries whose pause is over and that have a ready standby or a possible agent."""
         runs = self.runs_of_agents()
         return [
             query.record
@@ -297,11 +305,11 @@ class Supervision:
         ]
 
     def due_to_standbys(self, now_s: float) -> list[QueryRecord]:
-        """Return the queries that wait and have a standby which can go on at once."""
+        """Return the queries of `due` that have a ready standby."""
         return [record for record in self.due(now_s) if _has_ready_standby(self.queries[record.name])]
 
     def without_standby(self, now_s: float) -> list[QueryRecord]:
-        """Return the queries that run, are to have a standby by now, and have none."""
+        """Return the running queries that should have a standby by now, have none, and have a possible agent."""
         runs = self.runs_of_agents()
         return [
             query.record
@@ -314,7 +322,7 @@ class Supervision:
         ]
 
     def stand_by(self, name: str, number: str, location: str, holdings: Holdings) -> None:
-        """Choose an agent for a query's standby: another one than the query's, if there is one."""
+        """Choose an agent for a query's standby, preferably another one than the query's."""
         query = self.queries.get(name)
         if query is None or query.record.phase is not QueryPhase.RUNNING or query.standby is not None:
             return
@@ -323,7 +331,10 @@ class Supervision:
             query.standby = StandbyRun(agent, self.agents[agent].beat.process, number, location)
 
     def place(self, now_s: float, name: str, holdings: Holdings) -> QueryRecord | None:
-        """Chooses an agent for a query that is due; None if it is so no longer. Nothing is committed yet."""
+        """Choose an agent for a query that is due. Return its new record, which is not committed yet.
+
+        Return None if the query is not due any more, or has no possible agent.
+        """
         query = self.queries.get(name)
         if query is None or query.record.phase is not QueryPhase.WAITING or query.due_s > now_s:
             return None
@@ -339,7 +350,7 @@ class Supervision:
         return self._change(query, phase=QueryPhase.STARTING, agent=agent, process=process)
 
     def begun(self, now_s: float, name: str, run: str, location: str) -> list[QueryRecord]:
-        """A run has been begun; once the record is committed, its agent may be told."""
+        """Note that a run was begun for a query. Once the returned record is committed, its agent may be told."""
         query = self.queries.get(name)
         if query is None:
             return []
@@ -349,7 +360,7 @@ class Supervision:
         self.begun_total += 1
         if query.takes_over_from:
             if query.standby is None or query.standby.number != query.takes_over_from:
-                # It failed in the same moment: its agent starts the run as a new process.
+                # The standby has failed meanwhile, so the agent starts the run as a new process.
                 query.takes_over_from = ""
             else:
                 query.standby = None
@@ -363,7 +374,7 @@ class Supervision:
         return [record]
 
     def refused(self, now_s: float, name: str, why: str, *, for_good: bool) -> list[QueryRecord]:
-        """No run could be begun."""
+        """Note that no run could be begun for a query."""
         query = self.queries.get(name)
         if query is None:
             return []
@@ -375,13 +386,13 @@ class Supervision:
         return [self._change(query, phase=QueryPhase.WAITING, agent="", process="", reason=why)]
 
     def _not_to_be_started(self, query: SupervisedQuery) -> QueryRecord:
-        """Whoever stopped it, or registered another of its name, came first."""
+        """Return the record of a query that was stopped, or replaced by another, before its run was begun."""
         if query.record.phase is QueryPhase.STOPPING:
             return self._over(query, QueryPhase.STOPPED, _NEVER_STARTED)
         return query.record
 
     def _candidates(self, record: QueryRecord, runs: Mapping[str, int]) -> list[AgentCandidate]:
-        """Agents that may start a query, and have room beside these runs."""
+        """Return the agents that may start a query and have room besides `runs`."""
         return [
             AgentCandidate(name, agent.beat.host, agent.beat.rack, runs.get(name, 0))
             for name, agent in self.agents.items()
@@ -389,7 +400,7 @@ class Supervision:
         ]
 
     def waits_for(self, record: QueryRecord, runs: Mapping[str, int]) -> str:
-        """Say which agent a query waits for, or its standby; empty where one may start it."""
+        """Say why no agent starts a query or its standby; empty if an agent may start it."""
         agents = {name: agent.beat for name, agent in self.agents.items()}
         obstacles: dict[str, Obstacle] = {}
         for name, beat in agents.items():
@@ -400,7 +411,7 @@ class Supervision:
         return why_no_agent(record, agents, obstacles)
 
     def runs_of_agents(self) -> Mapping[str, int]:
-        """Count the queries that have a run at each agent, and once more those that have a standby."""
+        """Count the runs and standbys at each agent."""
         running = (QueryPhase.STARTING, *_WITH_AN_AGENT)
         runs: Counter[str] = Counter()
         for query in self.queries.values():
@@ -422,7 +433,7 @@ class Supervision:
     # -- changes -------------------------------------------------------------------------------------
 
     def _fail(self, now_s: float, query: SupervisedQuery, why: str) -> QueryRecord:
-        """Its run is over: another one after a pause, unless there were too many."""
+        """End the run of a query. It waits for another one, or has FAILED if there were too many restarts."""
         record = query.record
         self.failed_total += 1
         lasted_s = now_s - query.running_since_s
@@ -435,7 +446,7 @@ class Supervision:
         return self._change(query, phase=QueryPhase.WAITING, agent="", process="", restarts=restarts, reason=why)
 
     def _standby_failed(self, now_s: float, query: SupervisedQuery, why: str) -> None:
-        """Another one is started after a pause, which grows: nobody waits for it."""
+        """Forget a failed standby. The next one is started after a pause, which grows with each failure."""
         query.standby = None
         query.standbys_failed += 1
         query.standby_reason = why
@@ -461,7 +472,7 @@ def _has_ready_standby(query: SupervisedQuery) -> bool:
 
 
 def _is_same(known: QueryRecord, asked: QueryRecord) -> bool:
-    """Return whether the requested state exists already, perhaps because of an earlier request."""
+    """Return whether two records ask for the same query."""
 
     def contents(record: QueryRecord) -> tuple[object, ...]:
         return (

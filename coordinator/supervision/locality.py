@@ -1,7 +1,7 @@
-"""On which node a query goes on: where most of its checkpoint is, or at least in that rack. Pure.
+"""Choose the node that runs a query: the one that holds most of its checkpoint, or one in the same rack. Pure.
 
-The papers' recovery by the coordinator, with the state's replicas in the place of a hot standby: the node that
-reads least over the network recovers soonest.
+This follows the papers' recovery by a coordinator, with replicas of the state in place of a hot standby. The node
+that reads least over the network recovers soonest.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The bytes of a checkpoint's replicas on each host, and the different ones in each rack."""
+    """Where a checkpoint is: its bytes on each host, and in each rack, where replicas of a chunk count once."""
 
     by_host: Mapping[str, int] = field(default_factory=dict)
     by_rack: Mapping[str, int] = field(default_factory=dict)
-    #: The racks of hosts that have datanodes: an agent beside one stands where that stands.
+    #: The racks of hosts with datanodes. An agent on such a host is in the same rack.
     rack_of: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentCandidate:
-    """An agent that may start the query and has room for it. `rack` is empty if it does not say."""
+    """An agent that may start the query and has room for it. `rack` is empty if the agent does not state it."""
 
     name: str
     host: str
@@ -31,10 +31,10 @@ class AgentCandidate:
 
 
 def choose(candidates: Iterable[AgentCandidate], holdings: Holdings, failed_on: str | None) -> str | None:
-    """The agent's name; None without candidates.
+    """Return the name of the best agent; None without candidates.
 
-    Where the query failed last comes last; then who has most of the checkpoint on its own host, then in its rack,
-    then who has least to do.
+    The agent on which the query failed last comes last. Otherwise the agent with most of the checkpoint on its
+    host is best, then the one with most in its rack, then the one with the fewest runs.
     """
 
     def order(candidate: AgentCandidate) -> tuple[bool, int, int, int, str]:

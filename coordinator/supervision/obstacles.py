@@ -1,4 +1,4 @@
-"""What keeps an agent from starting a query, and so what a waiting query waits for. Pure."""
+"""Find what keeps agents from starting a query, to explain why it waits. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMES_SHOWN_MAX = 3
 
 
 class Obstacle(IntEnum):
-    """The first thing that keeps an agent from starting a query; the later ones are easier to remove."""
+    """A reason why an agent cannot start a query. Reasons with higher numbers are easier to remove."""
 
     ELSEWHERE = 1
     NO_SUCH_COMMAND = 2
@@ -23,7 +23,7 @@ class Obstacle(IntEnum):
 
 
 def obstacle(beat: AgentBeat, record: QueryRecord, runs: int) -> Obstacle | None:
-    """Return None if the agent, which has this many runs, may start the query."""
+    """Return what keeps an agent that has `runs` runs from starting the query; None if nothing does."""
     if record.nodes and beat.agent not in record.nodes and beat.host not in record.nodes:
         return Obstacle.ELSEWHERE
     command = next((each for each in beat.commands if each.name == record.command[0]), None)
@@ -43,7 +43,7 @@ def _is_for(command: AgentCommand, record: QueryRecord) -> bool:
 
 
 def why_no_agent(record: QueryRecord, agents: Mapping[str, AgentBeat], obstacles: Mapping[str, Obstacle]) -> str:
-    """Say in a clause why none of these agents starts the query. Each has an obstacle."""
+    """Say in a clause why none of these agents starts the query. Each agent must have an obstacle."""
     if not agents:
         return "no agent is alive: start `peacefs agent`"
     nearest = max(obstacles.values())
