@@ -1,4 +1,4 @@
-"""The coordinator's HTTP door: WebHDFS for names, REST under `/v1`, admission and request metrics.
+"""The coordinator's HTTP interface: WebHDFS for names, REST under `/v1`, admission and request metrics.
 
-Begin with `webhdfs.py`. Parses requests, calls `operations`, writes answers; decides nothing about files.
+Begin with `webhdfs.py`. Parses requests, calls `operations` and writes answers. Decides nothing about files.
 """

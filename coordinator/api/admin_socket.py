@@ -1,7 +1,7 @@
-"""The local socket of administrators: a file in the coordinator's directory that its user alone can open.
+"""The administrators' Unix socket, in the coordinator's directory, which only the service's user and root can use.
 
-Its directory and its own mode keep others out, and what connects is asked for its user besides: the service's own,
-or root. So a coordinator that asks for tokens can be given its first one.
+The modes of its directory and file keep other users out, and the user of each peer is checked besides. With this
+socket an administrator can create the first token of a coordinator that requires tokens.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _CREDENTIALS = struct.Struct("3i")
 
 @dataclass(frozen=True)
 class LocalSocket:
-    """A listening socket, and what its file is known by."""
+    """A listening socket, and the device and inode number of its file."""
 
     listener: socket.socket
     path: Path
     identity: tuple[int, int]
 
     def close(self) -> None:
-        """Close it and remove its file, unless another coordinator has put its own there."""
+        """Close the socket and remove its file, unless another coordinator has replaced the file."""
         self.listener.close()
         with contextlib.suppress(OSError):
             if _identity(self.path) == self.identity:
@@ -43,7 +43,7 @@ class LocalSocket:
 
 
 def listen_for_administrators(directory: Path) -> LocalSocket:
-    """Return a listening socket in a coordinator's directory, which is ours alone. Raises StartupError."""
+    """Listen in a coordinator's directory, which no other process may use. Raises StartupError."""
     path = socket_path(directory)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -78,7 +78,7 @@ def is_own_user(transport: asyncio.BaseTransport) -> bool:
 
 @contextlib.contextmanager
 def _peer(transport: asyncio.BaseTransport) -> Iterator[socket.socket]:
-    """The event loop's own object for the socket tells nothing of the peer."""
+    """Yield a socket object that can be asked for the peer, which the event loop's own object cannot."""
     descriptor = os.dup(transport.get_extra_info("socket").fileno())
     with socket.socket(fileno=descriptor) as sock:
         yield sock

@@ -1,8 +1,8 @@
-"""Limit how many HTTP requests the coordinator works on at once; later ones are told to come again.
+"""Limit the concurrent HTTP requests in the coordinator. Requests over the limit are asked to try again.
 
-A connection more than `http_connections_max` is closed without a word; so many requests are far fewer, and each of
-them gets an answer that clients repeat after. One client, be it as busy as it likes, leaves some to others. What
-tells how the coordinator fares is always let in.
+The limit is far below `http_connections_max`, over which connections are closed without an answer. A refused
+request gets an answer after which clients retry. No client can use the whole limit. Requests for health, status
+and metrics are always admitted.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ http_requests_in_flight_per_client_max: Final = 2048
 
 log = logging.getLogger("peacefs.coordinator")
 _ALWAYS = ("/metrics", "/v1/status", *HEALTH_PATHS)
-#: Streams last for as long as somebody looks, which tells nothing of how fast requests are.
+#: Streams last as long as a viewer watches, so their duration is not recorded.
 _STREAMS = "/v1/live/"
 
 
 class Admission:
-    """Stands before another application. Used from one event loop only."""
+    """An ASGI layer. Used from one event loop only."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Admission:
 
     @property
     def in_flight(self) -> int:
-        """Return how many requests are under way, not counting those that ask how the coordinator fares."""
+        """The number of requests under way, without those that are always admitted."""
         return self._shares.total
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,8 +1,7 @@
-"""Tells the audit log of requests over HTTP: those of WebHDFS and of REST, refusals of any layer included.
+"""Record HTTP requests in the audit log: those of WebHDFS and REST, including refusals by any layer.
 
-Stands before all that decides about a request, and looks at what was asked and answered; nothing behind it knows.
-Who asked is who the authentication found, `scope["peacefs.caller"]`, or where there is none the name that was
-given, which is believed.
+This ASGI layer is outside all layers that decide about a request. It observes requests and answers. The user is
+the authenticated caller, `scope["peacefs.caller"]`. Without authentication it is the name in the request.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from peacefs.protocol.webhdfs.query import RequestQuery, is_webhdfs, path_of
 
 from .request_metrics import operation_of
 
-#: Monitors ask for these all the time, as they do for the page that describes REST. Refusals are logged here, too.
+#: Not recorded, because monitors and pages request these all the time. Refusals are recorded for all paths.
 _NOT_TOLD = ("/v1/status", "/v1/live/", "/v1/openapi.json", "/v1/docs")
 _DENIALS = (401, 403)
 _DENIAL_CODES = ("AccessDenied", "ImpersonationRefused")
@@ -58,7 +57,7 @@ class _ErrorBody(msgspec.Struct):
 
 
 class AuditedRequests:
-    """An ASGI layer. Used from one event loop only."""
+    """An ASGI layer that records each request after it is answered. Used from one event loop only."""
 
     def __init__(
         self, app: App, log: AuditLog, signer: Signer, clock: Callable[[], float] = time.perf_counter
@@ -107,7 +106,7 @@ class AuditedRequests:
         seconds: float,
     ) -> None:
         exception, code = _error_of(status, answer)
-        # Most of HDFS's refusals have this status, also those that are none of rights.
+        # HDFS answers most refusals with 403, also those that do not concern permissions.
         allowed = status not in _DENIALS or not (status == 401 or code in _DENIAL_CODES)
         is_told = is_webhdfs(scope) or (is_rest and not scope["path"].startswith(_NOT_TOLD))
         if allowed and not is_told:
@@ -167,7 +166,7 @@ class AuditedRequests:
 
 
 def _asked_of_webhdfs(scope: Scope) -> dict[str, Any]:
-    """Also of what is none of WebHDFS, and was refused."""
+    """Return the recorded fields of a WebHDFS request, or of a refused request that is not REST."""
     query = _query_of(scope)
     try:
         path = path_of(scope)
@@ -214,7 +213,7 @@ def _is_pair(value: object) -> bool:
 
 
 def _error_of(status: int, answer: bytes) -> tuple[str, str]:
-    """Hadoop's name for it, and our own."""
+    """Return Hadoop's name and our own code of the error in an answer; empty if there is none."""
     if status < 400:
         return "", ""
     try:

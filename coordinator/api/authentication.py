@@ -1,7 +1,7 @@
-"""Authenticate HTTP requests: an ASGI layer that refuses strangers and tells the layers below who is calling.
+"""Authenticate HTTP requests: an ASGI layer that refuses strangers and puts the caller into the scope.
 
-It stands below the limits on work and the guards against browsers, above WebHDFS and REST. Where names are
-believed it is not there, and scopes bear no caller.
+The layer is below the limits and browser guards, and above WebHDFS and REST. A coordinator that believes user
+names does not have it, so scopes have no caller.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .rest.health import HEALTH_PATHS
 from .rest.oauth import TOKEN_PATH
 from .rest.web_page import PAGE_PREFIX
 
-#: Open to whoever reaches the port: that this is a coordinator, counts and rates without names of users or paths,
-#: whether it is well, and where tokens are fetched.
+#: Open without authentication: the greeting, metrics (which have no names of users or paths), health, and the
+#: endpoint for tokens.
 OPEN_PATHS = frozenset({"/", "/metrics", TOKEN_PATH, *HEALTH_PATHS})
 
 
 def is_open(path: str) -> bool:
-    """Return whether a path is for strangers: one of these, or a file of the web page, which holds no data."""
+    """Return whether a path needs no authentication: one of `OPEN_PATHS`, or a file of the web page."""
     return path in OPEN_PATHS or path.startswith(PAGE_PREFIX)
 
 
@@ -42,24 +42,22 @@ class Authenticator:
         self._wall_clock = wall_clock
 
     def of_bearer(self, token: str) -> Caller:
-        """Raises Unauthenticated."""
+        """Return the caller of a bearer token. Raises Unauthenticated."""
         return self._verifier.bearer(token, self._wall_clock()).caller
 
     def of_request(self, scope: Scope) -> Caller:
-        """Raises Unauthenticated, BadRequest."""
+        """Return the caller of an HTTP request. Raises Unauthenticated, BadRequest."""
         via, credential = presented(scope)
         return self.of_bearer(credential) if via is Via.BEARER else self._delegation.caller(credential)
 
     def of_client(self, credential: str) -> Caller:
-        """Return who a client is that said this in its hello. Raises Unauthenticated."""
+        """Return the caller of a framed connection, whose hello had `credential`. Raises Unauthenticated."""
         if not credential:
             raise no_token("connection")
         return self.of_bearer(credential)
 
 
 class Authentication:
-    """Stands before another application."""
-
     def __init__(self, app: App, authenticator: Authenticator) -> None:
         self._app = app
         self._authenticator = authenticator
@@ -75,7 +73,7 @@ class Authentication:
 
 
 class LocalAdministration:
-    """The application as it is served on the local socket, whose every caller is the service's own user."""
+    """The layer for the local socket, where every caller counts as the service's own user."""
 
     def __init__(self, app: App, user: str) -> None:
         self._app = app

@@ -1,6 +1,6 @@
-"""`doas`: an ASGI layer that lets proxy users act for others, and says to those below for whom a request is.
+"""`doas`: an ASGI layer that lets proxy users act for others. It puts the effective user into the scope.
 
-It stands below the authentication and above WebHDFS. Without rules it is there, too, and refuses everybody.
+The layer is between authentication and WebHDFS. Without rules it refuses every `doas`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from peacefs.protocol.webhdfs.query import RequestQuery, is_webhdfs
 
 
 class Impersonation:
-    """Stands before WebHDFS. Used from one event loop only."""
+    """The ASGI layer. Used from one event loop only."""
 
     def __init__(self, app: App, proxy_users: ProxyUsers) -> None:
         self._app = app
         self._proxy_users = proxy_users
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A name that is written with escapes is not found here, and refused where users are read.
+        # A percent-encoded parameter name is not found here, but is refused when the user is read.
         if scope["type"] == "http" and b"doas" in scope["query_string"].lower() and is_webhdfs(scope):
             try:
                 self._look(scope)
@@ -31,14 +31,14 @@ class Impersonation:
         await self._app(scope, receive, send)
 
     def _look(self, scope: Scope) -> None:
-        """Raises ImpersonationRefused, BadRequest."""
+        """Set the effective user of a request. Raises ImpersonationRefused, BadRequest."""
         query = RequestQuery(scope["query_string"])
         effective = query.text("doas")
         caller = caller_of(scope)
         if effective is None or (caller is not None and (caller.is_administrator or caller.user == effective)):
             return
         if caller is not None and caller.via is Via.DELEGATION:
-            # The owner of a delegation token was decided when it was given.
+            # The effective user of a delegation token was decided when it was issued.
             return
         real = caller.user if caller is not None else query.named_user()
         self._proxy_users.authorize(real, effective, client_host(scope))

@@ -1,8 +1,8 @@
-"""Show viewers what is going on, by server-sent events, and do nothing while nobody looks.
+"""Send views of the cluster to browsers, as server-sent events. Does no work without viewers.
 
-A view is made once in a while for all who look at the same, and sent where it has changed. A viewer who takes
-nothing in misses what lies between: no queue grows for him. A stream ends after a minute, so that the rights of
-who looks are checked again when he comes back; a page does so by itself.
+A view is computed periodically, once for all its viewers, and sent if it has changed. A slow viewer misses the
+events in between, so no queue grows for him. A stream ends after a minute. The page then reconnects by itself, and
+the viewer's rights are checked again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from peacefs.protocol.asgi import Receive, Scope, Send
 from peacefs.protocol.errors import Overloaded, PeacefsError, remote_exception
 from peacefs.service.client_shares import Shares
 
-# A view is made anew so often, once for all who look at the same, and not at all for nobody.
+# How often a view with viewers is computed.
 live_interval_s: Final = 1.0
-# A line without meaning, by which a browser knows that the stream lives; it asks again after some of these.
+# How often a comment line shows the browser that an unchanged stream is alive.
 live_keep_alive_s: Final = 10.0
-# The rights of who looks are checked again by then: decision 29.
+# Then the viewer must connect again, and his rights are checked (decision 29).
 live_stream_s_max: Final = 60.0
 live_viewers_max: Final = 256
 live_viewers_per_client_max: Final = 64
@@ -32,7 +32,7 @@ live_viewers_per_client_max: Final = 64
 
 log = logging.getLogger("peacefs.coordinator")
 
-#: Makes what is shown, as JSON.
+#: Computes a view as JSON.
 Look = Callable[[], Awaitable[bytes]]
 _KEEP_ALIVE = b": nothing is new\n\n"
 _AGAIN = b"event: again\ndata: {}\n\n"
@@ -40,7 +40,10 @@ _HEADERS = {"cache-control": "no-store"}
 
 
 class LiveFeed:
-    """All viewers of a coordinator. Used from one event loop only."""
+    """All viewers of a coordinator. The route `/v1/live` creates streams. Used from one event loop only.
+
+    Viewers with the same key share a channel, which exists, and computes its view, only while it has viewers.
+    """
 
     def __init__(
         self,
@@ -61,22 +64,22 @@ class LiveFeed:
         self._shares = Shares(viewers_max, per_client_max)
         self._channels: dict[Hashable, _Channel] = {}
         self._is_stopped = False
-        #: The number of looks at something; it does not grow while nobody views.
+        #: The number of computed views, which does not grow while there are no viewers.
         self.looks_total = 0
 
     @property
     def viewers(self) -> int:
-        """Return how many look now."""
+        """The number of open streams."""
         return self._shares.total
 
     def stop(self) -> None:
-        """End all streams: the coordinator is about to end."""
+        """End all streams, because the coordinator is about to end."""
         self._is_stopped = True
         for channel in self._channels.values():
             channel.wake()
 
     def stream(self, key: Hashable, look: Look, client: str, opening: bytes) -> EventStream:
-        """Return the answer to a viewer, which begins with `opening`; those with the same key share a look.
+        """Return the response to a viewer, which begins with `opening`. Viewers with the same key share a view.
 
         Raises Overloaded.
         """
@@ -87,7 +90,7 @@ class LiveFeed:
     async def send_events(
         self, key: Hashable, look: Look, client: str, opening: bytes, receive: Receive, send: Send
     ) -> None:
-        """Send events until the viewer has gone, the time is over, or the look is refused."""
+        """Send events until the viewer is gone, the time is over, or the view is refused."""
         if not self._shares.take(client):
             return
         channel = self._joined(key, look)
@@ -142,7 +145,7 @@ class LiveFeed:
 
 
 class _Channel:
-    """One view, and the events by which its viewers are woken."""
+    """The latest event of one view, and the asyncio events that wake its viewers."""
 
     def __init__(self) -> None:
         self.viewers: set[asyncio.Event] = set()
@@ -174,8 +177,6 @@ class _Channel:
 
 
 class EventStream(Response):
-    """The answer to one viewer."""
-
     media_type = "text/event-stream"
 
     def __init__(self, feed: LiveFeed, key: Hashable, look: Look, client: str, opening: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Measure how long the coordinator takes over requests, by operation, for Prometheus."""
+"""The Prometheus histogram of request durations, by operation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ request_seconds = Histogram(
 
 
 def operation_of(scope: Scope) -> str:
-    """One of a bounded number of names, whatever is asked."""
+    """Return the operation of a request, from a bounded set of names."""
     path: str = scope.get("path", "")
     if path.startswith("/webhdfs/"):
         found = _OPERATION.search(scope.get("query_string", b""))

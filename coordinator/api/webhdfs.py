@@ -1,7 +1,7 @@
-"""The name side of WebHDFS: parsed requests to the file system's operations, their outcomes to answers.
+"""The coordinator's side of WebHDFS: call the operation for each parsed request, and answer with its outcome.
 
-A bare ASGI application. What is not WebHDFS goes to the application that it is given. Nothing here reads a
-request's body: a client that sends one with CREATE is redirected all the same.
+An ASGI application, which passes other requests to a fallback. It reads no request bodies: a client that sends a
+body with CREATE is redirected all the same.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class _Ticket(Protocol):
-    """The place of an operation's data side."""
+    """The address of the gateway that performs the data side of an operation."""
 
     @property
     def http_host(self) -> str: ...
@@ -110,7 +110,10 @@ class _Ticket(Protocol):
 
 
 class WebHdfs:
-    """Answers everything under `/webhdfs`; `fallback` answers the rest."""
+    """Answers requests under `/webhdfs` with one handler per operation; `fallback` answers the rest.
+
+    Handlers call `Files`. OPEN, GETFILECHECKSUM, CREATE and APPEND only redirect to a gateway.
+    """
 
     def __init__(
         self,
@@ -119,7 +122,7 @@ class WebHdfs:
         new_request_id: Callable[[], str] = new_request_id,
         delegation: DelegationTokens | None = None,
     ) -> None:
-        """Without `delegation` names are believed, and nobody needs such a token."""
+        """`delegation` is None if user names are believed without tokens."""
         self._files = files
         self._fallback = fallback
         self._new_request_id = new_request_id
@@ -180,7 +183,7 @@ class WebHdfs:
         except Exception as fault:
             return fault_answer(fault, scope)
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- reading names -----------------------------------------------------------------------------
 
     async def _get_status(self, asked: GetStatus, _scope: Scope) -> Answer:
         return json_answer({"FileStatus": status_json(await self._files.names.status(asked.path, asked.user))})
@@ -192,7 +195,7 @@ class WebHdfs:
         return JsonStream(self._listing(asked, page))
 
     async def _listing(self, asked: ListStatus, page: ListPage) -> AsyncIterator[bytes]:
-        """A long listing in pieces, each a look-up of its own: others get their turn between them."""
+        """Yield a long listing page by page, so that other tasks get their turn between pages."""
         yield b'{"FileStatuses":{"FileStatus":['
         while True:
             yield _encode_json([status_json(status) for status in page.entries])[1:-1]
@@ -206,7 +209,7 @@ class WebHdfs:
         yield b"]}}"
 
     async def _page(self, asked: ListStatus, start_after: str | None) -> ListPage:
-        """A page of a listing that goes on to the end: whether more follows is all that counts."""
+        """Return a page of a full listing, for which it is enough to know whether more follows."""
         return await self._files.names.list_page(
             asked.path, asked.user, start_after, list_page_entries, remaining_max=1
         )
@@ -253,7 +256,7 @@ class WebHdfs:
         await self._files.names.check_access(asked.path, asked.user, Access.parse(asked.action))
         return empty_answer()
 
-    # -- data, which is elsewhere --------------------------------------------------------------------
+    # -- redirects to a gateway ----------------------------------------------------------------------
 
     async def _open(self, asked: Open, scope: Scope) -> Answer:
         ticket = await self._files.reading.open(
@@ -276,7 +279,7 @@ class WebHdfs:
         ticket = await self._files.writing.create(file, client_host(scope), exclude=asked.exclude, is_shown=True)
         written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
         notice = block_bytes_notice(asked.file.block_bytes, ticket.block_bytes)
-        # As RFC 7234 has it: 299 is for warnings of any kind.
+        # RFC 7234: the code 299 is for warnings of any kind.
         warning = {} if notice is None else {"warning": f'299 peacefs "{notice}"'}
         return self._redirect(asked, scope, written, ticket, **warning)
 
@@ -360,7 +363,7 @@ class WebHdfs:
     async def _get_delegation_token(self, asked: GetDelegationToken, scope: Scope) -> Answer:
         caller = caller_of(scope)
         if self._delegation is None or caller is None:
-            # As HDFS without security: its clients go on without one.
+            # As HDFS without security does; its clients go on without a token.
             return json_answer({"Token": None})
         token = await self._delegation.give(caller, asked.user, asked.renewer, _service(scope))
         return json_answer({"Token": {"urlString": token}})
@@ -379,6 +382,6 @@ class WebHdfs:
 
 
 def _service(scope: Scope) -> str:
-    """Return this coordinator as Hadoop's client names a token's service: the address that it connected to."""
+    """Return a token's service as Hadoop's client names it: the address that the client connected to."""
     host, port = scope["server"] or ("", None)
     return f"{host}:{port}" if port is not None else ""

@@ -1,4 +1,4 @@
-"""The operations of WebHDFS on ACLs, and the JSON in which it shows them."""
+"""WebHDFS operations on ACLs, and their JSON."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ _STICKY = 0o1000
 
 
 class AclHandlers:
-    """Answers what is asked about ACLs."""
-
     def __init__(self, acls: AclOperations, names: Names) -> None:
         self._acls = acls
         self._names = names
@@ -64,7 +62,10 @@ class AclHandlers:
 
 
 def acl_json(status: InodeStatus) -> dict[str, Any]:
-    """List the entries that the permission does not say; its group is the mask where there are access entries."""
+    """Return the ACL without the entries that the permission implies.
+
+    If there are access entries, the group bits of the permission are the mask.
+    """
     entries = status.acl.split(",") if status.acl else []
     return {
         "AclStatus": {

@@ -1,4 +1,4 @@
-"""The operations of WebHDFS on extended attributes, and the JSON in which it shows them."""
+"""WebHDFS operations on extended attributes, and their JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from .webhdfs_handlers import Handler
 
 
 class AttributeHandlers:
-    """Answers what is asked about extended attributes."""
-
     def __init__(self, attributes: AttributeOperations) -> None:
         self._attributes = attributes
         self.handlers: dict[type[Request], Handler] = {
@@ -34,7 +32,7 @@ class AttributeHandlers:
 
     async def _get_attributes(self, asked: GetAttributes, _scope: Scope) -> Answer:
         found = await self._attributes.values(asked.path, asked.user, asked.names)
-        # An empty value is none in HDFS.
+        # HDFS shows an empty value as null.
         shown = [
             {"name": name, "value": encode(value, asked.encoding) if value else None}
             for name, value in found.items()
@@ -43,7 +41,7 @@ class AttributeHandlers:
 
     async def _list_attributes(self, asked: ListAttributes, _scope: Scope) -> Answer:
         found = await self._attributes.values(asked.path, asked.user)
-        # JSON within JSON, as HDFS has it.
+        # As in HDFS, the value is itself a JSON text.
         return json_answer({"XAttrNames": msgspec.json.encode(list(found)).decode()})
 
     async def _set_attribute(self, asked: SetAttribute, _scope: Scope) -> Answer:

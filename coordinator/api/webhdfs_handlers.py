@@ -1,4 +1,4 @@
-"""The type of what answers an operation of WebHDFS."""
+"""The type of the functions that answer WebHDFS operations."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from typing import Any
 from peacefs.protocol.asgi import Scope
 from peacefs.protocol.webhdfs.answers import Answer, JsonStream
 
-#: Takes the request, whose class is the handler's own, and the scope that it came with.
+#: Takes the parsed request, which is of the class that the handler is registered for, and its scope.
 Handler = Callable[[Any, Scope], Awaitable[Answer | JsonStream]]

@@ -1,4 +1,4 @@
-"""The JSON in which WebHDFS shows what the namespace is made of. Values in, values to be encoded out."""
+"""Convert values of the namespace to WebHDFS's JSON structures."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from peacefs.coordinator.operations.read import BlockLocation, FileLocations
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, replication_default
 from peacefs.protocol.messages import Usage
 
-#: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
+#: HDFS's numbers for the checksum type CRC32C, and for an unspecified storage policy.
 _CRC32C = 2
 _UNSPECIFIED_POLICY = 0
-#: Hadoop's way of writing a token without content: four empty fields.
+#: Hadoop's encoding of an empty token: four empty fields.
 _NO_TOKEN = "AAAAAA"
 
 
 class StatusJson(msgspec.Struct, frozen=True, rename="camel"):
-    """A file or directory. Times are milliseconds since 1970, the permission is octal."""
+    """The status of a file or directory. Times are milliseconds since 1970, the permission is octal."""
 
     path_suffix: str
     type: str
@@ -36,7 +36,7 @@ class StatusJson(msgspec.Struct, frozen=True, rename="camel"):
     replication: int
     file_id: int
     storage_policy: int = _UNSPECIFIED_POLICY
-    #: Only said where it is true, as in HDFS.
+    #: Only present if true, as in HDFS.
     acl_bit: bool | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -74,7 +74,7 @@ def content_summary_json(summary: TreeSummary) -> dict[str, Any]:
     return {
         "ContentSummary": {
             "directoryCount": summary.directories,
-            # HDFS's name for a file that is not erasure coded; a directory without a policy has none.
+            # HDFS's value for files that are not erasure coded; it is empty for a directory without a policy.
             "ecPolicy": "" if summary.directories else "Replicated",
             "fileCount": summary.files,
             "length": summary.length,
@@ -129,7 +129,7 @@ def _block_json(block: BlockLocation) -> dict[str, Any]:
 
 
 def located_blocks_json(found: FileLocations) -> dict[str, Any]:
-    """The same in the words of older clients, with what they want to see of HDFS's own: no tokens, no pools."""
+    """Return block locations in the format for older clients, with empty block tokens and pools."""
     return {
         "LocatedBlocks": {
             "fileLength": found.length,
@@ -172,7 +172,7 @@ def _datanode_json(node: Node) -> dict[str, Any]:
 
 
 def server_defaults_json(trash_minutes: int) -> dict[str, Any]:
-    """Report the defaults for files that a client does not describe further, and how long trash is kept."""
+    """Return the defaults for new files, and how long trash is kept."""
     return {
         "FsServerDefaults": {
             "blockSize": chunk_bytes_max,
@@ -187,7 +187,7 @@ def server_defaults_json(trash_minutes: int) -> dict[str, Any]:
 
 
 def trash_roots_json(roots: Sequence[tuple[str, InodeStatus]]) -> dict[str, Any]:
-    """Statuses with their paths, in the words that Hadoop's client wants for these alone."""
+    """Return statuses with paths, in the format that Hadoop's client expects only for trash roots."""
     return {
         "Paths": [
             {

@@ -1,7 +1,6 @@
-"""The operations of WebHDFS on storage policies and erasure coding, of which there is one and none.
+"""WebHDFS operations on storage policies, of which there is one, and erasure coding, which there is not.
 
-What HDFS's clients ask on their way is answered with what is true: all data is on disks, under the policy HOT, and
-replicated.
+HDFS's clients ask for these. The answers say that all data is on disks, under the policy HOT, and replicated.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from peacefs.protocol.webhdfs.request import Request
 
 from .webhdfs_handlers import Handler
 
-#: HDFS's number and name for all replicas on disks; without its fallback to archives, of which there are none.
+#: HDFS's policy for all replicas on disks, but without the fallback to archive storage, which does not exist here.
 _HOT: Final[dict[str, Any]] = {
     "copyOnCreateFile": False,
     "creationFallbacks": [],
@@ -37,7 +36,7 @@ _HOT: Final[dict[str, Any]] = {
     "storageTypes": ["DISK"],
 }
 _OTHERS: Final = ("ALL_NVDIMM", "ALL_SSD", "COLD", "LAZY_PERSIST", "ONE_SSD", "PROVIDED", "WARM")
-#: HDFS's policy for replicated files; its clients know it by the number.
+#: HDFS's policy for replicated files. Its clients recognise the number.
 _REPLICATION: Final[dict[str, Any]] = {
     "cellSize": 1 << 20,
     "codecName": "replication",
@@ -50,8 +49,6 @@ _REPLICATION: Final[dict[str, Any]] = {
 
 
 class PolicyHandlers:
-    """Answers what is asked about policies."""
-
     def __init__(self, names: Names) -> None:
         self._names = names
         self.handlers: dict[type[Request], Handler] = {

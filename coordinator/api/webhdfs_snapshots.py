@@ -1,4 +1,4 @@
-"""The operations of WebHDFS on snapshots, and the JSON in which it shows them."""
+"""WebHDFS operations on snapshots, and their JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .webhdfs_json import status_json
 
 
 class SnapshotHandlers:
-    """Answers what is asked about snapshots."""
+    """Answers requests about snapshots. `WebHdfs` adds its handlers to its own."""
 
     def __init__(self, snapshots: SnapshotOperations) -> None:
         self._snapshots = snapshots
@@ -125,9 +125,9 @@ def snapshots_json(path: str, found: Sequence[ListedSnapshot]) -> dict[str, Any]
 
 
 def snapshot_diff_listing_json(differences: Sequence[Difference]) -> dict[str, Any]:
-    """The same for clients that put it together themselves, by directories; an index of -1 says that it is all.
+    """Return differences in the format for clients that combine pages themselves. `lastIndex` -1 ends the listing.
 
-    A reference is, of what was modified, a directory; of the rest, what was renamed.
+    `isReference` marks directories among the modified entries, and renamed entries among the others.
     """
     modified, created, deleted = [], [], []
     for one in differences:

@@ -198,7 +198,7 @@ class ChunkWalk:
 
 @dataclass
 class BalanceRun:
-    """A run of balancing. Each datanode sends, and receives, at most `bytes_per_second` for it."""
+    """A run of balancing. Each datanode sends and receives, together, at most `bytes_per_second` for it."""
 
     name: str
     threshold: float

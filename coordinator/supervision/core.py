@@ -1,5 +1,4 @@
-"""Decide which query runs where, and what to do when its driver or node dies. Pure: events and `now` in, records
-to be made durable out.
+"""Decide where queries run, and what to do when a driver or node dies. Pure: events in, records to commit out.
 
     WAITING --an agent is chosen--> STARTING --the run is begun, and committed--> RUNNING --exit status 0--> ENDED
        ^                                |                                            |

@@ -1,4 +1,4 @@
-"""REST under `/v1`, one module a subject, in FastAPI.
+"""REST under `/v1`, with FastAPI; one module per subject.
 
-Begin with `app.py`, which puts the routes together. Calls `operations`; knows no SQL and no frames.
+Begin with `app.py`, which puts the routes together. Calls `operations`; knows neither SQL nor frames.
 """

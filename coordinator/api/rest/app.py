@@ -1,8 +1,7 @@
-"""REST under `/v1`: what people and tools ask, and the control calls of our own client.
+"""REST under `/v1`: requests of people and tools, and the control calls of our own client.
 
-The routes are in the modules `rest_*`, by what they are about; here they are put together. A change that is
-asked again under its `request_id` is done once and gets the cached reply (`retry_cache`). Errors are the
-RemoteException bodies of WebHDFS with their status.
+This module puts the routes of the package together. A change that is repeated with the same `request_id` is made
+once, and gets the cached reply (`retry_cache`). Errors are WebHDFS's RemoteException bodies with their status.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ from .trees import tree_routes
 from .web_page import PAGE_PREFIX, add_web_page
 
 plan_body_bytes_max: Final = 1 * MIB
-# A writer may not state more than fits this, which is a set of that size.
+# Enough for the largest write set that a writer may state.
 schedule_body_bytes_max: Final = 1 * MIB
-# The chunks of a whole file (over a terabyte), and lists of names.
+# Enough for the chunks of a file of over a terabyte, and for the longest lists of names.
 completion_body_bytes_max: Final = 8 * MIB
 names_body_bytes_max: Final = 2 * MIB
 
 
 _SHOWN_CHARACTERS = 100
-#: The answer to somebody who points a browser here.
+#: The answer at `/` to clients that do not ask for HTML.
 _GREETING = f"""\
 The coordinator of a peacefs cluster, version {peacefs.__version__}.
 
@@ -59,7 +58,7 @@ The coordinator of a peacefs cluster, version {peacefs.__version__}.
 
 
 def build_rest(files: Files, sources: StatusSources) -> FastAPI:
-    """The application with the routes that need no more than files and the cluster; `service` adds others."""
+    """Build the application with the routes that need only files and the cluster; `service` adds the others."""
     cluster = sources.cluster
     app = FastAPI(
         title="peacefs", version=peacefs.__version__, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json"
@@ -69,8 +68,8 @@ def build_rest(files: Files, sources: StatusSources) -> FastAPI:
 
     @app.get("/v1/fsck", responses={200: {"description": "An FsckPage; the walk goes on with its `after`."}})
     async def fsck(user: User, path: str = "/", after: str | None = None, every_file: bool = False) -> Response:
-        """For whoever may list the directories and read the files."""
-        # One at a time: however many ask, other requests get most of the event loop.
+        """Check files. The caller must have permission to list the directories and read the files."""
+        # One at a time, so that other requests get most of the event loop however many checks are requested.
         async with inspecting:
             page = await files.inspection.page(path, user, after, every_file=every_file)
         return Response(msgspec.json.encode(page), media_type="application/json")
@@ -116,7 +115,7 @@ def _refusal(error: PeacefsError, status: int) -> JSONResponse:
 
 
 def _answer_errors(app: FastAPI) -> None:
-    """Every answer that is not a success is a RemoteException, those of the framework included."""
+    """Answer every error, including the framework's, with a RemoteException."""
 
     @app.exception_handler(PeacefsError)
     async def ours(_request: Request, error: PeacefsError) -> JSONResponse:
@@ -130,7 +129,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
-        """In the middle of a body. Nobody reads the answer, and the log need not tell."""
+        # The client left in the middle of its body. Nothing is logged, and no client reads the answer.
         return _refusal(BadRequest("the body has no end"), 400)
 
     @app.exception_handler(HTTPException)

@@ -1,7 +1,7 @@
-"""REST for `peacefs balance`: start, renew, show and cancel runs of the balancer, between datanodes and `--disks`.
+"""REST for `peacefs balance`: start, renew, show and cancel runs, between datanodes or, with `--disks`, disks.
 
-The coordinator keeps nothing of a run between the disks of one datanode: it passes the request on, and the run is
-the datanode's, for as long as whoever started it asks again.
+The coordinator keeps no state of a run between disks. It passes requests on to the datanode, which performs the
+run as long as the client repeats its request.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .common import Body
 
 
 class BalanceBody(Body):
-    """A run to be started. Who starts it chooses its name, and renews it until it has ended."""
+    """A run to start. The client chooses its name, and renews the run until it has ended."""
 
     run: Annotated[str, Field(min_length=1, max_length=64)]
     threshold_percent: Annotated[float, Field(gt=0, le=100)] = balance_threshold_percent_default
-    #: The rate of each datanode, sending and receiving together.
+    #: The maximum rate of each datanode, sending and receiving together.
     bytes_per_second: Annotated[float, Field(ge=balance_bytes_per_second_min, allow_inf_nan=False)] = (
         balance_bytes_per_second_default
     )
@@ -41,7 +41,6 @@ class BalanceBody(Body):
 def add_balancer_routes(
     app: FastAPI, cluster: Cluster, for_superusers: Any, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Adds `/v1/balancer` to the application."""
     balancer = cluster.balancer
 
     @app.get("/v1/balancer")
@@ -50,7 +49,7 @@ def add_balancer_routes(
 
     @app.post("/v1/balancer", dependencies=[for_superusers])
     async def start(body: BalanceBody) -> BalanceStatus:
-        """Starts a run, unless one is under way: then that is what the answer is about, by another name."""
+        """Start a run. If another run is under way, the answer describes that run, under its own name."""
         if not cluster.ready(clock()):
             raise SafeMode("the coordinator has just started and still waits for its datanodes; try again")
         balancer.start(clock(), body.run, cluster.members, body.threshold_percent / 100, body.bytes_per_second)
@@ -58,13 +57,13 @@ def add_balancer_routes(
 
     @app.post("/v1/balancer/{run}/renew", dependencies=[for_superusers])
     async def renew(run: str) -> BalanceStatus:
-        """Says that the run is still wanted. The answer is about another run, or none, if it is forgotten."""
+        """Keep a run going. If the run is forgotten, the answer describes another run, or none."""
         balancer.renew(clock(), run)
         return _status(cluster)
 
     @app.post("/v1/balancer/{run}/cancel", dependencies=[for_superusers])
     async def cancel(run: str) -> BalanceStatus:
-        """No more is begun; what is under way is carried through."""
+        """Begin no more moves. Moves under way are completed."""
         balancer.cancel(run)
         return _status(cluster)
 
@@ -85,11 +84,11 @@ def _status(cluster: Cluster) -> BalanceStatus:
 
 
 class DiskBalanceBody(Body):
-    """A run to be started on a datanode, or to go on. Who starts it names it, and asks until it has ended."""
+    """A run to start or continue on a datanode. The client names it, and repeats the request until it ends."""
 
     run: Annotated[str, Field(min_length=1, max_length=64)]
     threshold_percent: Annotated[float, Field(gt=0, le=100)] = balance_threshold_percent_default
-    #: Read from one disk and written to another.
+    #: The maximum rate at which one disk is read and another one written.
     bytes_per_second: Annotated[float, Field(ge=balance_bytes_per_second_min, allow_inf_nan=False)] = (
         balance_bytes_per_second_default
     )
@@ -99,11 +98,9 @@ class DiskBalanceBody(Body):
 def add_disk_balance_route(
     app: FastAPI, ask: Callable[[NodeId, Message], Awaitable[Message]], for_superusers: Any
 ) -> None:
-    """Adds `/v1/datanodes/<node>/disks/balance` to the application."""
-
     @app.post("/v1/datanodes/{node}/disks/balance", dependencies=[for_superusers])
     async def balance(node: str, body: DiskBalanceBody) -> DiskBalanceStatus:
-        """Starts a run, or says that it is still wanted. The answer is about another one if that is under way."""
+        """Start a run or keep it going. If another run is under way, the answer describes that run."""
         reply = await ask(
             node, BalanceDisks(body.run, body.threshold_percent / 100, body.bytes_per_second, body.cancel)
         )

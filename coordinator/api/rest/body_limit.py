@@ -1,5 +1,4 @@
-"""Bounds on the bodies of REST requests, before anybody parses them: how long each is, all together, and how long
-one may be in coming."""
+"""Limits on the bodies of REST requests, applied before parsing: size, total size, and time to arrive."""
 
 from __future__ import annotations
 
@@ -13,20 +12,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from peacefs.protocol.limits import KIB, MIB
 from peacefs.service.client_shares import Shares, client_of
 
-# Such a body may take so long to arrive.
+# The time within which a body must arrive.
 control_body_timeout_s: Final = 60.0
-# Bodies of REST requests: of a route without a limit of its own, and over all requests under way together, and
-# what one client may have of that. What is parsed of JSON takes several times as much.
+# Limits of bodies: for a route without its own limit, for all requests under way together, and for those of one
+# client. Parsed JSON takes several times as much memory.
 rest_body_bytes_max: Final = 512 * KIB
 rest_bodies_bytes_max: Final = 32 * MIB
 rest_bodies_per_client_bytes_max: Final = 24 * MIB
 
 
 class BodyLimit:
-    """Refuses with status 400 what is longer than `rest_body_bytes_max`, or than its path's own limit.
+    """An ASGI layer that refuses bodies over the limits.
 
-    Refuses with 503, which is told as a fault that passes, what there is no room for beside other bodies.
-    And with 408 what is not there after `control_body_timeout_s`, however steadily it drips.
+    A body over the limit of its path, or over `rest_body_bytes_max`, gets 400. A body for which there is no room
+    besides others gets 503, so clients retry. A body not complete after `control_body_timeout_s` gets 408.
     """
 
     def __init__(self, app: ASGIApp, of_path: Mapping[str, int]) -> None:
@@ -43,11 +42,11 @@ class BodyLimit:
         async def bounded() -> Message:
             nonlocal received, is_whole, held
             try:
-                # After the body only the client's leave can come.
+                # After the body, only the client's disconnect can arrive, which has no deadline.
                 async with asyncio.timeout_at(None if is_whole else deadline_s):
                     message = await receive()
             except TimeoutError:
-                # The framework lets this one through; any other it calls "an error parsing the body".
+                # The framework passes an HTTPException on. It reports others as "an error parsing the body".
                 raise HTTPException(408, f"the body was not here after {control_body_timeout_s:g} s") from None
             is_whole = not message.get("more_body", False)
             received += len(message.get("body", b""))

@@ -1,4 +1,4 @@
-"""REST for checkpoints: list and inspect them, begin, end and list runs of queries, take reports of drivers."""
+"""REST for checkpoints: list and inspect them; begin, end and list runs of queries; receive drivers' reports."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .common import Body, User, named_user
 
 
 class BeginRunBody(Body):
-    """A run of the query whose checkpoint root `path` is; host and pid are for people.
+    """A run to begin, of the query with the checkpoint root `path`. Host and pid are only shown to people.
 
-    With a request id it is begun once.
+    A request that is repeated with the same request id begins only one run.
     """
 
     path: str
@@ -34,7 +34,7 @@ class BeginRunBody(Body):
 
 
 class EndRunBody(Body):
-    """A run that is over, by the location that it was given."""
+    """A run that is over, named by its location."""
 
     location: str
     user: str
@@ -42,31 +42,32 @@ class EndRunBody(Body):
 
 
 def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryReports, viewing: Any) -> None:
-    """Adds `/v1/checkpoints/...` to the application; `viewing` says who looks."""
+    """Add the routes for runs and reports; `viewing` is the dependency for the viewer."""
 
     @app.post("/v1/checkpoints/runs", responses={200: {"description": "The RunStatus of the new run."}})
     async def begin(body: BeginRunBody, request: Request) -> Response:
-        """Makes the caller the one writer of a checkpoint root: writes of earlier runs are refused from now on.
+        """Begin a run, which makes the caller the only writer of a checkpoint root. Earlier runs cannot write.
 
-        The root is made if it is not there. Whatever is done below the answer's `location` is done to the root.
+        Creates the root if it is missing. Paths below the answer's `location` lead to the same paths below the
+        root.
         """
         user = named_user(request, body.user)
         return _json(await fencing.begin(body.path, user, body.host, body.pid, body.request_id))
 
     @app.post("/v1/checkpoints/runs/end")
     async def end(body: EndRunBody, request: Request) -> dict[str, str]:
-        """Says that a run is over. It stays the latest: nobody else may write until another is begun."""
+        """End a run. It stays the latest run, so no other run may write until a new one begins."""
         await fencing.end(body.location, named_user(request, body.user), body.request_id)
         return {}
 
     @app.get("/v1/checkpoints/runs", responses={200: {"description": "The latest RunStatus of each root."}})
     async def latest(viewer: Viewer = viewing, path: str = "/") -> Response:
-        """The latest run of every checkpoint root at or below a path; host and process for its user alone."""
+        """Return the latest run of each root at or below a path. Host and process are shown only to its user."""
         return _json({"runs": await fencing.latest(path, viewer)})
 
     @app.post("/v1/checkpoints/reports", responses={400: {"description": "The body is no QueryReport."}})
     async def report(request: Request) -> dict[str, str]:
-        """Store in memory what a driver reports of its query, in place of its last report."""
+        """Keep a driver's report about its query in memory. It replaces the last report."""
         try:
             said = msgspec.json.decode(await request.body(), type=QueryReport)
         except UNREADABLE as error:
@@ -76,7 +77,7 @@ def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryRepo
 
     @app.get("/v1/checkpoints/reports", responses={200: {"description": "The last QueryReport of each root."}})
     async def reports(viewer: Viewer = viewing, path: str = "/") -> Response:
-        """The last report of each of the caller's queries at or below a path; superusers see all."""
+        """Return the last report of each of the caller's queries at or below a path. Superusers see all."""
         return _json({"reports": reporting.below(path, viewer)})
 
 
@@ -85,45 +86,45 @@ def _json(content: object) -> Response:
 
 
 def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector, viewing: Any) -> None:
-    """Add `GET /v1/checkpoints` and those below it that inspect checkpoints; `viewing` says who looks."""
+    """Add the routes that list and inspect checkpoints; `viewing` is the dependency for the viewer."""
 
     @app.get("/v1/checkpoints", responses={200: {"description": "A summary of each, with its latest run."}})
     async def all_below(viewer: Viewer = viewing, path: str = "/", partial: bool = False) -> Response:
-        """Every checkpoint at and below a path, as `peacefs checkpoint ls --json` has it, for who may list it.
+        """Return every checkpoint at and below a path, as `peacefs checkpoint ls --json` does.
 
-        With `partial` directories below it that the user may not list are left out.
+        Directories that the user may not list are an error, or with `partial` left out.
         """
         return await _json_in_thread({"checkpoints": await inspector.all_below(path, viewer, partial=partial)})
 
     @app.get("/v1/checkpoints/show", responses={200: {"description": "A checkpoint, with its latest run."}})
     async def show(path: str, viewer: Viewer = viewing) -> Response:
-        """One checkpoint with all stores of all partitions, as `peacefs checkpoint show --json` has it."""
+        """Return a checkpoint with all stores of all partitions, as `peacefs checkpoint show --json` does."""
         return await _json_in_thread(await inspector.one(path, viewer))
 
     @app.get("/v1/checkpoints/batches", responses={200: {"description": "The latest 100 batches, with files."}})
     async def batches(path: str, user: User) -> Response:
-        """The latest batches of a checkpoint: when each was planned and committed, and the files that it wrote."""
+        """Return the latest batches of a checkpoint: when they were planned and committed, and their files."""
         return await _json_in_thread({"batches": await inspector.view(path, user, "batches")})
 
     @app.get("/v1/checkpoints/verify", responses={200: {"description": "A Verdict."}})
     async def verify(path: str, user: User) -> Response:
-        """Tell whether a query would start from a checkpoint, as `peacefs checkpoint verify --json` does."""
+        """Return whether a query would start from a checkpoint, as `peacefs checkpoint verify --json` does."""
         return await _json_in_thread(await inspector.view(path, user, "verdict"))
 
     @app.get("/v1/checkpoints/ancestry", responses={200: {"description": "Families, as trees told from the top."}})
     async def ancestry(user: User, path: str = "/") -> Response:
-        """Tell which checkpoints at and below a path were made of which, as `checkpoint ancestry --json` does."""
+        """Return from which others checkpoints at and below a path were made, as `checkpoint ancestry --json`."""
         return await _json_in_thread({"families": await inspector.view(path, user, "families")})
 
     @app.get("/v1/checkpoints/units", responses={200: {"description": "Units of dataflows, each a UnitSummary."}})
     async def units(user: User, path: str = "/", partial: bool = False) -> Response:
-        """Every unit of a dataflow, or program with paged state, at and below a path, for who may list it.
+        """Return every dataflow unit, and program with paged state, at and below a path.
 
-        With `partial` directories below it that the user may not list are left out.
+        Directories that the user may not list are an error, or with `partial` left out.
         """
         return await _json_in_thread({"units": await inspector.view(path, user, "units", partial=partial)})
 
 
 async def _json_in_thread(content: object) -> Response:
-    """Encode off the event loop: the answer may be large."""
+    """Encode an answer in a thread, because it may be large."""
     return Response(await asyncio.to_thread(msgspec.json.encode, content), media_type="application/json")

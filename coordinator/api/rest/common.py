@@ -1,7 +1,7 @@
-"""Bodies and callers: what all REST routes share.
+"""Bodies and callers, which all REST routes share.
 
-Where callers are authenticated, the request's credential says who asks: a `user` that is named besides has to be
-the same, unless an administrator asks. Elsewhere `user` is believed, as in WebHDFS.
+With authentication, the credential determines the user; a parameter `user` must be the same, unless the caller is
+an administrator. Without authentication `user` is believed, as in WebHDFS.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from peacefs.protocol.webhdfs.query import NOBODY
 
 
 class Body(BaseModel):
-    """JSON can spell text that no UTF-8 expresses, halves of surrogate pairs: it is refused here for all.
+    """The base of JSON bodies. Refuses text with lone surrogates, which JSON can express but UTF-8 cannot.
 
-    Text is no number and 1 is not true, as in the bodies that are messages of the framed protocol.
+    Types are strict (no text for a number, no 1 for true), as in bodies that are messages of the framed protocol.
     """
 
     model_config = ConfigDict(strict=True)
@@ -35,7 +35,7 @@ class Body(BaseModel):
 
 
 def _is_text(value: Any) -> bool:
-    """Return True for strings, and for lists of them."""
+    """Return False for a string with lone surrogates, and for a list that contains one."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -51,12 +51,12 @@ def _user(request: Request, user: str = NOBODY) -> str:
     return user if caller is None else caller.acting_as(None if user == NOBODY else user)
 
 
-#: In whose name a request without a body is carried out.
+#: The user of a request without a body.
 User = Annotated[str, Depends(_user)]
 
 
 def viewers(callers: Callers) -> Any:
-    """Return the dependency that says who looks, and whether he sees what is others'."""
+    """Return the dependency for the viewer: the user, and whether he may see other users' things."""
 
     def viewer(request: Request, user: User) -> Viewer:
         sees_all = caller_of(request.scope) is None or callers.of(user).is_superuser
@@ -66,14 +66,14 @@ def viewers(callers: Callers) -> Any:
 
 
 def named_user(request: Request, user: str) -> str:
-    """Return in whose name a request is carried out whose body names a user. Raises AccessDenied."""
+    """Return the user of a request whose body names `user`. Raises AccessDenied."""
     return user_of(request.scope, user)
 
 
 def superusers_only(callers: Callers) -> Any:
-    """For the `dependencies` of a route that changes the cluster, or gives away what all files are called.
+    """Return a dependency for routes that change the cluster or reveal the names of all files.
 
-    Where callers are authenticated it asks for an administrator's token, or the local socket.
+    It requires a superuser; with authentication, an administrator's token or the local socket.
     """
 
     def check(request: Request, user: str = NOBODY) -> None:

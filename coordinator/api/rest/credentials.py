@@ -1,4 +1,4 @@
-"""REST on datanodes' credentials: `GET /v1/credentials`, and `/v1/datanodes/ID/revoke`, with what undoes it."""
+"""REST on datanodes' credentials: list, revoke, readmit and forget them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from peacefs.protocol.ids import NodeId
 
 
 class CredentialStatus(BaseModel):
-    """The key that a datanode id belongs to; times in milliseconds since 1970."""
+    """The key that a datanode id belongs to. Times are milliseconds since 1970."""
 
     node: str
     fingerprint: str
     enrolled_ms: int
-    #: None while it may register.
+    #: None while the datanode may register.
     revoked_ms: int | None
 
 
 def add_credential_routes(
     rest: FastAPI, credentials: Credentials, hang_up: Callable[[NodeId], None], for_superusers: Any
 ) -> None:
-    """`hang_up` ends the session of a datanode, if it has one."""
+    """Add the routes. `hang_up` ends the session of a datanode, if it has one."""
     router = APIRouter(prefix="/v1", dependencies=[for_superusers])
 
     @router.get("/credentials")
@@ -36,9 +36,9 @@ def add_credential_routes(
 
     @router.post("/datanodes/{node}/revoke")
     async def revoke(node: str) -> CredentialStatus:
-        """Its session ends, it registers no more, its receipts are refused, its replicas count as lost.
+        """End a datanode's session, refuse its registrations and receipts, and count its replicas as lost.
 
-        It still knows the cluster secret: replace that, too, if the machine is in wrong hands.
+        The datanode still knows the cluster secret: replace that, too, if the machine is in the wrong hands.
         """
         enrolment = await credentials.revoke(node)
         hang_up(node)
@@ -46,12 +46,12 @@ def add_credential_routes(
 
     @router.post("/datanodes/{node}/readmit")
     async def readmit(node: str) -> CredentialStatus:
-        """It may register again, with the credential that it had."""
+        """Let a datanode register again, with the same credential."""
         return _status(node, await credentials.readmit(node))
 
     @router.post("/datanodes/{node}/forget")
     async def forget(node: str) -> CredentialStatus:
-        """Its id belongs to the credential that it registers with next. Answers with the one before."""
+        """Forget the credential of an id; the next registration sets it. Return the forgotten credential."""
         return _status(node, await credentials.forget(node))
 
     rest.include_router(router)

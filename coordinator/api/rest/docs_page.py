@@ -1,7 +1,7 @@
-"""`/v1/docs`: the description of REST for people, in Swagger UI, whose files come from the installed package.
+"""`/v1/docs`: the description of REST in Swagger UI, whose files come from an installed package.
 
-Nothing is loaded from another host, and the page's Content-Security-Policy says so to the browser. Its requests
-bear the header that changes by a browser need.
+The page's Content-Security-Policy forbids loading anything from another host. Its requests have the header that
+changes from a browser require.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SwaggerUIBundle({
   },
 });
 """
-#: Swagger UI sets styles on elements, and has its pictures in the style sheet.
+#: Swagger UI sets inline styles, and has data URLs of images in its style sheet.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -52,12 +52,11 @@ _TYPES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css
 
 
 def add_docs_page(app: FastAPI) -> None:
-    """Adds `/v1/docs` and the files that it is made of."""
     packaged = files("fastapi_offline") / "static"
 
     @cache
     def content(name: str) -> bytes:
-        """Kept, so that all who are sent it share it in memory."""
+        """Return a file's content, cached so that all responses share it in memory."""
         return (packaged / name).read_bytes()
 
     @app.get("/v1/docs", include_in_schema=False)

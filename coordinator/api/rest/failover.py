@@ -1,4 +1,4 @@
-"""REST for a coordinator with standbys: have another one lead."""
+"""REST for a coordinator with standbys: hand leadership over to one of them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class HandedOver(BaseModel):
 
 
 def add_failover_routes(app: FastAPI, hand_over: Callable[[], Awaitable[str]] | None, superusers: Any) -> None:
-    """Adds `/v1/coordinator/...`; without `hand_over` this coordinator has no journal."""
+    """Add the route. `hand_over` is None for a coordinator without a journal."""
 
     @app.post("/v1/coordinator/hand-over", dependencies=[superusers])
     async def hand_over_leadership() -> HandedOver:
-        """Have a standby lead; this coordinator ends then, to be started again as a standby."""
+        """Let a standby lead. This coordinator then ends; start it again as a standby."""
         if hand_over is None:
             raise BadRequest("this coordinator has no journal, and nobody to hand over to")
         return HandedOver(leader=await hand_over())

@@ -1,6 +1,6 @@
-"""REST on files, `/v1/files/...`: the control calls of clients that speak HTTP. No data passes here.
+"""REST on files, `/v1/files/...`: the control calls of clients that use HTTP. Data does not pass here.
 
-Bodies are JSON; where a body is a message of the framed protocol, it is the same message.
+Bodies are JSON. Most of them are messages of the framed protocol.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class ExtendBody(Body):
-    """A file to be extended. Asked again by the same `holder`, the lease is taken anew."""
+    """A file to extend. A repeated request of the same `holder` takes the lease again."""
 
     path: str
     user: str
@@ -48,7 +48,7 @@ class ExtendBody(Body):
 
 
 class TruncateBody(Body):
-    """A file to be left with its first `length` bytes."""
+    """A file to truncate to its first `length` bytes."""
 
     path: str
     user: str
@@ -57,7 +57,7 @@ class TruncateBody(Body):
 
 
 class ConcatBody(Body):
-    """Files whose contents go to the end of another."""
+    """Files to append to the target, which removes them."""
 
     target: str
     sources: list[str] = Field(max_length=concat_sources_max, fail_fast=True)
@@ -66,14 +66,11 @@ class ConcatBody(Body):
 
 
 class OpenBody(Body):
-    """A file, and who asks."""
-
     path: str
     user: str
 
 
 def file_routes(files: Files) -> APIRouter:
-    """All routes under `/v1/files`."""
     router = APIRouter(prefix="/v1/files")
 
     @router.post("/create", openapi_extra=_documented(NewFile))
@@ -104,7 +101,7 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.get("/chunks", responses={200: documented_answer("FileChunks", "A FileChunks, up to 500 of them.")})
     async def chunks(path: str, user: User, first: int = 0) -> Response:
-        """The chunks of a file from number `first` on, each with the state of its replicas."""
+        """Return the chunks of a file from number `first` on, each with the state of its replicas."""
         return _json(await files.file_chunks.shown(path, user, first))
 
     @router.post("/renew", openapi_extra=_documented(RenewLease))
@@ -141,7 +138,7 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.post("/recover-lease")
     async def recover_lease(body: OpenBody, request: Request) -> Response:
-        """Ends the lease of a writer that is dead, as HDFS's recoverLease; one that lives can write no more."""
+        """End the lease of a dead writer, like HDFS's recoverLease. A writer that lives cannot write any more."""
         return _json({"boolean": await files.appending.recover_lease(body.path, named_user(request, body.user))})
 
     @router.post("/layout", openapi_extra=_documented(GetLayout))
@@ -182,7 +179,7 @@ def _json(content: Any) -> Response:
 
 
 def _documented(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The OpenAPI description of a body that is one of our structures."""
+    """Return the OpenAPI description of a body that is a msgspec structure."""
     (schema,), components = msgspec.json.schema_components([kind], ref_template="#/components/schemas/{name}")
     inline = components.get(kind.__name__, schema)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": inline}}}}

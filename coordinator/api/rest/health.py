@@ -1,7 +1,7 @@
-"""`GET /health/live` and `/health/ready`, for whatever watches the process: 200 or 503, with reasons in words.
+"""`GET /health/live` and `/health/ready`, for probes of the process: 200 or 503, with reasons in words.
 
-They are open to whoever reaches the port, and bear no name and no path. A loop that is held answers nobody, here
-as elsewhere: a probe needs a timeout.
+They need no authentication, and contain no names or paths. A blocked event loop cannot answer these requests
+either, so a probe needs a timeout.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEADERS = {"cache-control": "no-store"}
 
 
 def add_health_routes(app: FastAPI, condition: Callable[[], Condition]) -> None:
-    """Add both; `condition` tells the facts of this moment."""
+    """Add both routes; `condition` returns the current facts."""
 
     @app.api_route("/health/live", methods=["GET", "HEAD"], include_in_schema=False)
     async def is_live() -> Response:

@@ -1,7 +1,7 @@
-"""`GET /v1/live/<view>`: what the web page shows, as server-sent events, for whoever is authenticated.
+"""`GET /v1/live/<view>`: the views of the web page, as server-sent events.
 
-The first event, `session`, says who was authenticated; then comes a `view` for each change, and `again` when the
-page is to ask again.
+The first event, `session`, says who is authenticated. Then comes a `view` for each change, and at last `again`,
+which asks the page to reconnect, or `refused`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .status import StatusSources
 
 
 class PageSession(msgspec.Struct, frozen=True):
-    """The viewer, and the coordinator that is looked at."""
+    """The viewer, and the coordinator that answers."""
 
     user: str
     authentication: str
@@ -43,7 +43,7 @@ class PageSession(msgspec.Struct, frozen=True):
     version: str
     cluster: str
     leads: bool
-    #: The address of who leads, empty where nobody does or there is no journal.
+    #: The address of the leader; empty if there is none, or no journal.
     leader: str
 
 
@@ -57,7 +57,7 @@ class QueriesView(msgspec.Struct, frozen=True):
 def add_live_routes(
     app: FastAPI, feed: LiveFeed, sources: StatusSources, files: Files, supervising: SupervisionService
 ) -> None:
-    """Add the routes; `feed` brings what is made here to all who look at the same."""
+    """Add the route. `feed` sends each view to all its viewers."""
     views, viewing = _Views(sources, files, supervising), viewers(files.callers)
 
     @app.get("/v1/live/{view}", include_in_schema=False)
@@ -65,7 +65,7 @@ def add_live_routes(
         made = views.by_name.get(view)
         if made is None:
             raise FileNotFound(f"there is no view {view[:40]!r}")
-        # Who sees everything sees the same; reports of queries depend on what each may list.
+        # Viewers who see everything share a view, except of queries: their reports depend on what each may list.
         key = (view, "" if viewer.sees_all and view != "queries" else viewer.user, viewer.sees_all)
         opening = _event_of(_session(request, viewer.user, sources))
         return feed.stream(key, partial(made, viewer), client_of(client_host(request.scope)), opening)
@@ -76,7 +76,7 @@ def _event_of(session: PageSession) -> bytes:
 
 
 class _Views:
-    """Makes the views when they are asked for."""
+    """Computes the views."""
 
     def __init__(self, sources: StatusSources, files: Files, supervising: SupervisionService) -> None:
         self._sources = sources

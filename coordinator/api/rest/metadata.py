@@ -1,4 +1,4 @@
-"""REST for who looks after the metadata: a backup of it, what to do about lost commits and a held floor."""
+"""REST for operators of the metadata: make a backup, release a held GC floor, accept lost commits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peacefs.coordinator.metadata.backup import BackupMaker
 
 
 class ReleasedGcFloor(BaseModel):
-    """The answer: whether the GC floor was held, and how much may be deleted now that it is not."""
+    """Whether the GC floor was held, and how much may be deleted after its release."""
 
     released: bool
     chunks: int
@@ -21,17 +21,15 @@ class ReleasedGcFloor(BaseModel):
 
 
 class AcceptedLoss(BaseModel):
-    """The answer: whether commits were missing; their loss is accepted now."""
+    """Whether commits were missing. Their loss is accepted now."""
 
     accepted: bool
 
 
 def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochService, for_superusers: Any) -> None:
-    """Adds `/v1/metadata/...` to the application."""
-
     @app.post("/v1/metadata/backup", response_class=StreamingResponse, dependencies=[for_superusers])
     async def make_backup() -> StreamingResponse:
-        """The metadata as it is now, to be kept in a file: an SQLite store that stands by itself."""
+        """Return a copy of the current metadata, as a complete SQLite store."""
         copied = await backup.make()
         return StreamingResponse(
             copied.blocks(), media_type="application/vnd.sqlite3", headers={"content-length": str(copied.size)}
@@ -39,7 +37,7 @@ def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochService,
 
     @app.post("/v1/metadata/release-floor", dependencies=[for_superusers])
     async def release() -> ReleasedGcFloor:
-        """Gives up what datanodes hold from the time after the backup that this metadata was restored from."""
+        """After a restore, let the chunks be deleted that were written after the backup was made."""
         counts = await epochs.release_gc_floor()
         if counts is None:
             return ReleasedGcFloor(released=False, chunks=0, bytes=0)
@@ -49,5 +47,5 @@ def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochService,
 
     @app.post("/v1/metadata/accept-loss", dependencies=[for_superusers])
     async def accept_loss() -> AcceptedLoss:
-        """Goes on without commits that datanodes have heard of and the metadata lacks; the floor stays held."""
+        """Go on without the missing commits, of which datanodes have heard. The GC floor stays held."""
         return AcceptedLoss(accepted=await epochs.accept_loss())

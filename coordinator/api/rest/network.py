@@ -1,5 +1,4 @@
-"""REST on the network and on what policies would do with it: `GET /v1/topology`, `POST /v1/topology/reload`,
-`POST /v1/topology/probes`, `POST /v1/plan`."""
+"""REST on the network, `/v1/topology`, and dry runs of policies, `POST /v1/plan`."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from .common import Body
 
 
 class PlanRequest(BaseModel):
-    """A writer's request: so many chunks, each on so many servers."""
+    """A writer's request for `chunks` chunks, each on `replication` servers."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -40,7 +39,7 @@ class PlanRequest(BaseModel):
 
 
 class PlanBody(BaseModel):
-    """A dry run: nothing is reserved, and the cluster is taken for idle."""
+    """A dry run, which reserves nothing and assumes an idle cluster."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -59,18 +58,18 @@ class ProbeBody(Body):
 
 
 class ProbesBody(Body):
-    """Chunks that were allocated as probes; others are passed over."""
+    """Chunks that were allocated as probes. Other chunks are ignored."""
 
     chunks: list[int] = Field(max_length=probes_max, fail_fast=True)
 
 
 def network_routes(cluster: Cluster, planner: Planner, viewing: Any) -> APIRouter:
-    """`GET /v1/topology` and `POST /v1/plan`; `viewing` says who looks."""
+    """Return the routes `GET /v1/topology` and `POST /v1/plan`; `viewing` is the dependency for the viewer."""
     router = APIRouter(prefix="/v1")
 
     @router.get("/topology")
     async def topology(viewer: Viewer = viewing) -> NetworkView:
-        """Tell racks, servers and links with their load; hosts are for superusers."""
+        """Return racks, servers and links with their load. Only superusers see hosts."""
         return visible_network(described_network(cluster), viewer)
 
     @router.post("/plan", response_model=dry_run.DryRunPlan)
@@ -89,34 +88,34 @@ def network_routes(cluster: Cluster, planner: Planner, viewing: Any) -> APIRoute
 def add_reload_route(
     app: FastAPI, reload: Callable[[], Awaitable[None]], cluster: Cluster, for_superusers: Any
 ) -> None:
-    """Adds `POST /v1/topology/reload` to the application. `reload` reads the file again, or raises."""
+    """Add `POST /v1/topology/reload`. `reload` reads the file again, or raises."""
 
     @app.post("/v1/topology/reload", dependencies=[for_superusers])
     async def reload_topology() -> NetworkView:
-        """Reads the topology file again. When there is a mistake in it nothing changes."""
+        """Read the topology file again. If the file has a mistake, nothing changes."""
         await reload()
         return described_network(cluster)
 
 
 def probing_routes(probing: ProbeOperations, for_superusers: Any) -> APIRouter:
-    """The routes that `peacefs topology calibrate` measures with."""
+    """Return the routes that `peacefs topology calibrate` uses to measure the network."""
     router = APIRouter(prefix="/v1/topology/probes", dependencies=[for_superusers])
 
     @router.post("")
     async def allocate(body: ProbeBody) -> Response:
-        """Sign a token to write a chunk through exactly these datanodes, which no file will ever refer to."""
+        """Sign a token to write a probe chunk, which belongs to no file, through exactly these datanodes."""
         return Response(msgspec.json.encode(probing.allocate(body.pipeline)), media_type="application/json")
 
     @router.post("/forget", status_code=204)
     async def forget(body: ProbesBody) -> None:
-        """These have been written: they are deleted."""
+        """Delete probe chunks that have been written."""
         probing.forget(body.chunks)
 
     return router
 
 
 def _for_cluster(body: PlanBody, requests: list[dry_run.DryRunRequest], cluster: Cluster) -> dry_run.Task:
-    """Datanodes that are decommissioning: writers may be on them, but no replicas go there."""
+    """Return the task for the cluster's own network. Nodes that are not in service get no replicas."""
     staying = cluster.members.in_service()
     if not staying:
         raise NoDatanodes("no datanode that could take a replica is alive: there is nothing to plan for")
@@ -126,7 +125,7 @@ def _for_cluster(body: PlanBody, requests: list[dry_run.DryRunRequest], cluster:
 
 
 def described_network(cluster: Cluster) -> NetworkView:
-    """Return the answer of `GET /v1/topology`."""
+    """Return the answer to `GET /v1/topology` for a superuser."""
     nodes = {node.id: node.registration for node in cluster.members.alive()}
     topology = cluster.topology()
     calibration, load = calibrate(topology), load_of(topology, cluster.pipelines())

@@ -1,4 +1,4 @@
-"""The OAuth2 token endpoint (RFC 6749): where programs fetch their access tokens, Hadoop's client among them."""
+"""The OAuth2 token endpoint (RFC 6749), where programs, such as Hadoop's client, fetch their access tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADERS = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
 def add_token_endpoint(app: FastAPI, clients: OAuthClients) -> None:
-    """Adds `POST /v1/oauth2/token` to the application. Its refusals are those of the RFC, not RemoteExceptions."""
+    """Add `POST /v1/oauth2/token`. Its errors have the form of the RFC and are not RemoteExceptions."""
 
     @app.post(
         TOKEN_PATH,
@@ -25,7 +25,7 @@ def add_token_endpoint(app: FastAPI, clients: OAuthClients) -> None:
         openapi_extra={"requestBody": {"content": {"application/x-www-form-urlencoded": {}}}},
     )
     async def token(request: Request) -> JSONResponse:
-        """Grants an access token for `grant_type=client_credentials`, or `refresh_token` with a bearer token."""
+        """Grant an access token for `grant_type=client_credentials`, or `refresh_token` with a bearer token."""
         try:
             granted = await _grant(clients, request)
         except OAuthFault as fault:
@@ -65,7 +65,7 @@ def _form(body: bytes, content_type: str) -> dict[str, str]:
 
 
 def _credentials(form: dict[str, str], authorization: str | None) -> tuple[str, str]:
-    """Return a client's id and secret, from the form or from the header (2.3.1)."""
+    """Return a client's id and secret, from the form or from the header (RFC 6749, 2.3.1)."""
     if authorization is not None and authorization[:6].lower() == "basic ":
         try:
             name, _, secret = base64.b64decode(authorization[6:], validate=True).decode().partition(":")

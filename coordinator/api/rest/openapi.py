@@ -1,4 +1,4 @@
-"""Complete the description of REST beyond its routes: messages within bodies, and the form of errors."""
+"""Complete the OpenAPI description: the messages in bodies, and the form of errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BODIES = (
     StateWriteSet,
 )
 _TEXT = {"type": "string"}
-#: The form that `protocol.errors.remote_exception` gives errors.
+#: The form of errors, from `protocol.errors.remote_exception`.
 _REMOTE_EXCEPTION = {
     "type": "object",
     "required": ["RemoteException"],
@@ -51,20 +51,20 @@ _ANY_ERROR = {
 }
 
 
-#: Answers that are not described by pydantic.
+#: Answers that pydantic does not describe.
 _ANSWERS = (ChunkExplanation, FileChunks)
 
 
 def documented_answer(name: str, description: str) -> dict[str, Any]:
-    """Describe an answer that is one of `_ANSWERS`."""
+    """Return the description of an answer that is one of `_ANSWERS`."""
     schema = {"$ref": f"#/components/schemas/{name}"}
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
 def complete_description(app: FastAPI) -> None:
-    """Add the definitions that bodies refer to: a reference to nothing makes tools give up.
+    """Add the definitions that bodies refer to, because tools reject a dangling reference.
 
-    Every operation may answer an error, and none that of the framework for a request that does not fit.
+    Also give every operation our form of errors, in place of the framework's validation errors.
     """
     describe = app.openapi
 

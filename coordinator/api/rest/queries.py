@@ -1,4 +1,4 @@
-"""REST for `peacefs supervise`: queries that are kept going, registered, looked at and stopped."""
+"""REST for `peacefs supervise`: register, show, stop and forget supervised queries."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .common import Body, User, named_user
 
 
 class QueryBody(Body):
-    """A query to be kept going. `command` begins with a name from the agents' lists.
+    """A query to supervise. `command` begins with a name from the agents' lists.
 
-    Its writes go to `checkpoint`, as the one writer of it; `nodes` are agents, by name or host, any without. With
-    `standby` a second driver is kept ready.
+    The query becomes the only writer of `checkpoint`. `nodes` are the agents that may run it, by name or host; any
+    agent may if it is empty. With `standby` a second driver is kept ready.
     """
 
     name: str
@@ -33,26 +33,26 @@ class QueryBody(Body):
 
 
 def add_query_routes(app: FastAPI, supervising: SupervisionService, viewing: Any) -> None:
-    """Adds `/v1/queries` to the application; `viewing` says who looks."""
+    """Add the routes; `viewing` is the dependency for the viewer."""
 
     @app.get("/v1/queries", responses={200: {"description": "Supervised: queries and agents."}})
     async def all_queries(viewer: Viewer = viewing) -> Response:
-        """The caller's queries, and agents that may start something for him; superusers see all."""
+        """Return the caller's queries, and the agents that may start a command for him. Superusers see all."""
         return _json(supervising.shown_to(viewer))
 
     @app.get("/v1/queries/{name}", responses={200: {"description": "A QueryStatus."}})
     async def one(name: str, viewer: Viewer = viewing) -> Response:
-        """One query, for its user and superusers."""
+        """Return a query, for its user and superusers."""
         return _json(supervising.status_for(name, viewer))
 
     @app.get("/v1/queries/{name}/log", responses={200: {"description": "A RunLog."}})
     async def log_of(name: str, user: User) -> Response:
-        """The end of the log of the last run, for the query's user; its agent is asked for it."""
+        """Return the end of the last run's log, for the query's user. The agent is asked for it."""
         return _json(await supervising.log_of(name, user))
 
     @app.post("/v1/queries", responses={200: {"description": "The new query's QueryStatus."}})
     async def register(body: QueryBody, request: Request) -> Response:
-        """Durable when it is answered. In place of a query of this name that is over."""
+        """Register a query, durably. It replaces a query of the same name that is over."""
         record = QueryRecord(
             name=body.name,
             user=named_user(request, body.user),

@@ -27,12 +27,12 @@ from peacefs.protocol.values.schedule import (
 
 from .common import Body
 
-# GET /v1/schedule shows so many entries of the queue, and of the grants in flight.
+# The maximum number of queue entries, and of grants in flight, in the answer.
 schedule_entries_shown_max: Final = 200
 
 
 class PolicyBody(Body):
-    """The policy that is to grant chunks from now on."""
+    """The policy to use from now on."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,12 +45,12 @@ def schedule_routes(
     for_superusers: Any,
     viewing: Any,
 ) -> APIRouter:
-    """Both routes; `for_superusers` is what the second depends on, `viewing` says who looks."""
+    """Return both routes. `for_superusers` guards the second; `viewing` is the dependency for the viewer."""
     router = APIRouter(prefix="/v1/schedule")
 
     @router.get("")
     async def schedule(viewer: Viewer = viewing) -> Schedule:
-        """Tell the counts of all; which write sets wait and what is granted, of the caller's, superusers all."""
+        """Return the counts, and the caller's write sets that wait or have grants. Superusers see all sets."""
         shown = described_schedule(write_grants(), read_grants())
         return visible_schedule(shown, sets_of(write_grants(), viewer), viewer)
 
@@ -63,7 +63,7 @@ def schedule_routes(
 
 
 def sets_of(write_grants: WriteGrantService, viewer: Viewer) -> set[str]:
-    """Return the names of write sets that a viewer sees: those that wait, are granted, or were a while ago."""
+    """Return the names of the write sets that a viewer may see: waiting, with grants, or recently ended."""
     scheduling = write_grants.scheduling
     own = {each.request.name for each in scheduling.queue if viewer.sees(each.request.user)}
     own |= {each.write_set for each in scheduling.grants if viewer.sees(each.user)}
@@ -72,7 +72,7 @@ def sets_of(write_grants: WriteGrantService, viewer: Viewer) -> set[str]:
 
 
 def described_schedule(write_grants: WriteGrantService, read_grants: ReadGrantService) -> Schedule:
-    """Return the answer of `GET /v1/schedule`."""
+    """Return the answer to `GET /v1/schedule` for a superuser."""
     scheduling, now_s = write_grants.scheduling, write_grants.now_s()
     queue, times = scheduling.queue, scheduling.times
     return Schedule(

@@ -1,4 +1,4 @@
-"""REST on the cluster: `GET /v1/status`, and taking datanodes out of service and back, `/v1/datanodes/...`."""
+"""REST on the cluster: `GET /v1/status`, and `/v1/datanodes/...` to take datanodes out of service and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from peacefs.protocol.values.cluster_status import (
 
 @dataclass(frozen=True, kw_only=True)
 class StatusSources:
-    """All that the status is made of. `gc_floor_held`: whether garbage is kept since a restore."""
+    """The sources of the status. `gc_floor_held` returns whether garbage is kept since a restore."""
 
     cluster: Cluster
     cluster_id: str
@@ -44,7 +44,6 @@ class StatusSources:
     failover: Callable[[], FailoverStatus | None]
 
     def status(self) -> ClusterStatus:
-        """Return the cluster at a glance."""
         cluster = self.cluster
         counts = cluster.chunks.unreferenced.counts(self.epoch())
         unreferenced = UnreferencedStatus(**counts._asdict(), floor_held=self.gc_floor_held())
@@ -71,12 +70,12 @@ class StatusSources:
 
 
 def status_routes(sources: StatusSources, viewing: Any) -> APIRouter:
-    """`GET /v1/status`; `viewing` says who looks."""
+    """Return the route; `viewing` is the dependency for the viewer."""
     router = APIRouter(prefix="/v1")
 
     @router.get("/status")
     async def status(viewer: Viewer = viewing) -> ClusterStatus:
-        """Tell how the cluster fares; hosts, ports and disks of datanodes are for superusers."""
+        """Return the status of the cluster. Only superusers see hosts, ports and disks of datanodes."""
         return visible_status(sources.status(), viewer)
 
     return router
@@ -85,21 +84,21 @@ def status_routes(sources: StatusSources, viewing: Any) -> APIRouter:
 def datanode_routes(
     cluster: Cluster, administration: DatanodeAdmin, clock: Callable[[], float], for_superusers: Any
 ) -> APIRouter:
-    """Routes for an operator's decisions about a datanode, by its id."""
+    """Return the routes for operators' decisions about a datanode."""
     router = APIRouter(prefix="/v1/datanodes/{node}", dependencies=[for_superusers])
 
     @router.post("/decommission")
     async def decommission(node: str) -> DatanodeStatus:
-        """Nothing new goes there, and what it holds is copied to others. Answers at once; see the status."""
+        """Write no new chunks to a datanode, and copy its replicas elsewhere. Answers at once; see the status."""
         return _datanode(cluster, await administration.decide(node, Mode.DECOMMISSION), clock())
 
     @router.post("/maintenance")
     async def maintenance(
         node: str, hours: Annotated[float, Query(gt=0, le=maintenance_hours_max)]
     ) -> DatanodeStatus:
-        """For so many hours nothing new goes there, and it may be away without its replicas being copied.
+        """For some hours, write no new chunks to a datanode, and do not copy its replicas while it is away.
 
-        To be switched off once the status says that it is in maintenance.
+        Switch it off when the status says that it is in maintenance.
         """
         return _datanode(cluster, await administration.decide(node, Mode.MAINTENANCE, hours * 3600.0), clock())
 

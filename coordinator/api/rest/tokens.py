@@ -28,7 +28,7 @@ from .common import Body
 
 
 class TokenBody(Body):
-    """A token for a user; an administrator's is for superusers alone."""
+    """A token to create. Only a superuser can have an administrator's token."""
 
     user: str
     seconds: float = Field(bearer_token_default_s, allow_inf_nan=False)
@@ -36,20 +36,17 @@ class TokenBody(Body):
 
 
 class ClientBody(Body):
-    """A program that is to fetch tokens for a user, each of so many seconds."""
+    """A program to register, which fetches tokens for a user. Each token lives for `token_seconds`."""
 
     user: str
     token_seconds: float = Field(granted_token_default_s, allow_inf_nan=False)
 
 
 class RotateBody(Body):
-    """The body of a rotation: whether all earlier tokens end at once."""
-
     end_all: bool = False
 
 
 def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any) -> APIRouter:
-    """`/v1/tokens/...`"""
     router = APIRouter(prefix="/v1/tokens", dependencies=[for_administrators])
 
     @router.post("")
@@ -69,13 +66,13 @@ def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any)
 
     @router.post("/rotate-keys")
     async def rotate(body: RotateBody) -> TokenList:
-        """Signs with a new key from now on; tokens from before stay good, unless all are to end."""
+        """Sign with a new key from now on. Earlier tokens stay valid, unless `end_all` is set."""
         await tokens.rotate(end_all=body.end_all)
         return _listed(tokens)
 
     @router.post("/revoke/{token_id:path}", status_code=204)
     async def revoke(token_id: str) -> None:
-        """Ends a token by its id, at once here, and within a second at the datanodes."""
+        """Revoke a token by its id: at once at the coordinator, and within a second at the datanodes."""
         await tokens.revoke(token_id)
 
     @router.post("/clients")
@@ -89,14 +86,14 @@ def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any)
 
     @router.delete("/clients/{client_id}", status_code=204)
     async def delete_client(client_id: str) -> None:
-        """Delete a client; the tokens that it was granted end, too."""
+        """Delete a client, and revoke the tokens that it was granted."""
         await clients.delete(client_id)
 
     return router
 
 
 def no_token_routes() -> APIRouter:
-    """The same where names are believed: a refusal that says why."""
+    """Return routes that refuse all requests and say why, for a coordinator without authentication."""
     router = APIRouter(prefix="/v1/tokens", include_in_schema=False)
 
     @router.api_route("{rest:path}", methods=["GET", "POST", "DELETE"])

@@ -1,6 +1,6 @@
-"""REST on whole trees, for what WebHDFS has no word for: copies, exchanges, directories put back to a snapshot.
+"""REST operations on whole trees that WebHDFS lacks: copies, exchanges, and restoring a directory from a snapshot.
 
-Each is atomic, however large the tree is, and copies names alone.
+Each operation is atomic, however large the tree is, and copies no data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .common import Body, named_user
 
 
 class RestoreBody(Body):
-    """A directory that is to hold what one of its snapshots shows."""
+    """A directory to restore to the state of one of its snapshots."""
 
     path: str
     user: str
@@ -27,10 +27,10 @@ class RestoreBody(Body):
 
 
 class CopyBody(Body):
-    """A file or tree to be copied to exactly `target`; the source may lie in a snapshot. No data is copied.
+    """A file or tree to copy to exactly `target`, without copying data. The source may be in a snapshot.
 
-    Copies belong to the user and are of now. With `preserve` they keep their times and, for a superuser, owners
-    and groups. With a request id it is done once.
+    Copies belong to the user, with new times. With `preserve` they keep their times and, if a superuser copies,
+    owners and groups. A request that is repeated with the same request id copies once.
     """
 
     source: str
@@ -41,9 +41,9 @@ class CopyBody(Body):
 
 
 class ExchangeBody(Body):
-    """Pairs of names, each of one directory. With a request id it is done once."""
+    """Pairs of names to exchange. A request that is repeated with the same request id is performed once."""
 
-    #: Lists, of two: JSON has no tuples.
+    #: Each pair is a JSON list of two names.
     pairs: Annotated[
         list[Annotated[tuple[str, str], Strict(False)]],
         Field(min_length=1, max_length=exchange_pairs_max, fail_fast=True),
@@ -53,12 +53,11 @@ class ExchangeBody(Body):
 
 
 def tree_routes(files: Files) -> APIRouter:
-    """`/v1/copies`, `/v1/exchanges` and `/v1/snapshots/restore`."""
     router = APIRouter(prefix="/v1")
 
     @router.post("/copies")
     async def copy(body: CopyBody, request: Request) -> CopiedTree:
-        """Atomic, and of one moment, however long it takes: about a second for 10,000 files."""
+        """Copy a tree atomically, as it was at one moment. This takes about a second for 10,000 files."""
         copied = await files.copying.copy(
             body.source,
             body.target,
@@ -75,7 +74,7 @@ def tree_routes(files: Files) -> APIRouter:
 
     @router.post("/exchanges")
     async def exchange(body: ExchangeBody, request: Request) -> dict[str, str]:
-        """Each name then names what the other of its pair did, files or trees; one commit."""
+        """Exchange the files or trees that the two names of each pair refer to, all in one commit."""
         await files.names.exchange(body.pairs, named_user(request, body.user), body.request_id)
         return {}
 

@@ -1,7 +1,7 @@
-"""`/ui/`: the web page, whose files come from the installed package. It holds no data: its scripts ask REST.
+"""`/ui/`: the web page, whose files come from the installed package. It has no data: its scripts call REST.
 
-Nothing is loaded from another host, no script runs that is not a file of the package, and no text becomes markup:
-the browser is told so, and refuses the rest.
+The Content-Security-Policy makes the browser refuse everything from other hosts, scripts that are not files of the
+package, and text that would become markup.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request, Response
 
 from peacefs.protocol.errors import FileNotFound
 
-#: All of the page lies below this path, and is shown to whoever reaches the port.
+#: The whole page is below this path, and needs no authentication.
 PAGE_PREFIX: Final = "/ui/"
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -37,14 +37,13 @@ class _Part(NamedTuple):
 
 
 def add_web_page(app: FastAPI) -> None:
-    """Add the page and the files that it is made of."""
     parts = _parts()
 
     def answer(name: str, request: Request) -> Response:
         part = parts.get(name)
         if part is None:
             raise FileNotFound(f"no file of this name belongs to the page: {name[:40]!r}")
-        # Asked for each time, so that a new version of the coordinator is never shown by scripts of an old one.
+        # Browsers must revalidate each time, so that old scripts never show data of a newer coordinator.
         headers = {"content-security-policy": PAGE_POLICY, "cache-control": "no-cache", "etag": part.tag}
         if request.headers.get("if-none-match") == part.tag:
             return Response(status_code=304, headers=headers)
@@ -60,7 +59,7 @@ def add_web_page(app: FastAPI) -> None:
 
 
 def _parts() -> dict[str, _Part]:
-    """Read all files at once: they are small, and what is served does not depend on a path."""
+    """Read all files of the page into memory, so that no request path reaches the file system."""
     found = {}
     for entry in files(_PACKAGE).iterdir():
         kind = _TYPES.get(entry.name.rpartition(".")[2])

@@ -1,4 +1,4 @@
-"""Make the values that the web page shows, from what the coordinator knows. Pure functions; begin at `cluster.py`.
+"""Compute the values that the web page shows, from the coordinator's state. Pure; begin with `cluster.py`.
 
-Must not import FastAPI, time or sockets: `live` brings the values to viewers, `rest/` has the routes.
+Must not import FastAPI, time or sockets: `live` sends the values to viewers, `rest/` has the routes.
 """

@@ -1,4 +1,4 @@
-"""Say in words what is wrong with the cluster, and what to do about it. Pure."""
+"""Alerts: what is wrong with the cluster, and what to do about it, in words. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from peacefs.protocol.values.cluster_status import ClusterStatus, DatanodeStatus
 
 
 class Level(StrEnum):
-    """The urgency of an alert; the first is the worst."""
+    """The urgency of an alert, the worst first."""
 
     #: Data cannot be read, or nothing can be changed.
     CRITICAL = "critical"
-    #: Something is broken, and the cluster makes up for it.
+    #: Something is broken, but the cluster compensates for it.
     WARNING = "warning"
-    #: As somebody wanted it, or over by itself.
+    #: An operator wanted it, or it ends by itself.
     NOTICE = "notice"
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """One thing that is not as it should be. `about` is the datanode concerned, empty for the cluster."""
+    """A problem. `about` is the datanode concerned, or empty if it concerns the whole cluster."""
 
     level: Level
     text: str

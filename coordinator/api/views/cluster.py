@@ -1,4 +1,4 @@
-"""The view of the cluster: its status, alerts in words, and repairs with how far they are. Pure."""
+"""The view of the cluster: status, alerts in words, and the progress of repairs. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from peacefs.protocol.values.cluster_status import ClusterStatus
 
 from .alerts import Alert, alerts_of
 
-# So many copies under way, grants on the time line and chunks of a file are shown.
 copies_shown_max: Final = 100
 
 
@@ -23,7 +22,7 @@ _RATE_OVER_S = 30.0
 
 
 class CopyUnderWay(msgspec.Struct, frozen=True):
-    """A replica that is being made."""
+    """A repair copy under way. `since_s` is how many seconds ago it began."""
 
     chunk: str
     bytes: int
@@ -33,9 +32,9 @@ class CopyUnderWay(msgspec.Struct, frozen=True):
 
 
 class RepairView(msgspec.Struct, frozen=True):
-    """The repair as a whole: chunks that lack replicas, and how many of those that did are done.
+    """The repair as a whole: how many chunks still lack replicas (`left`), and how many are `done`.
 
-    `left_s` is when it will be done at the rate of the last half minute; None while that is unknown.
+    `left_s` is the expected number of seconds left, at the rate of the last half minute; None if unknown.
     """
 
     left: int
@@ -46,17 +45,17 @@ class RepairView(msgspec.Struct, frozen=True):
 
 
 class ClusterView(msgspec.Struct, frozen=True):
-    """All that the page shows of the cluster."""
+    """Everything that the page shows of the cluster."""
 
     status: ClusterStatus
     alerts: list[Alert]
     repair: RepairView
-    #: The chunks that are on their way to each datanode; datanodes without any are left out.
+    #: The number of chunks being written through each datanode. Datanodes without any are left out.
     streams: dict[NodeId, int]
 
 
 class RepairProgress:
-    """Work out how far a repair is, from looks at how much is left; viewers share one. The clock is passed in."""
+    """Computes the progress of repair from repeated observations. All viewers share one. Time is passed in."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
@@ -64,7 +63,7 @@ class RepairProgress:
         self._was_idle = True
 
     def looked(self, now_s: float, left: int, repaired_total: int) -> tuple[int, float, float | None]:
-        """Return how many are done of this repair, its rate, and how many seconds are left, if that is known."""
+        """Take in an observation. Return how many copies are done, their rate, and the seconds left, if known."""
         if self._repaired_before is None or (left and self._was_idle):
             self._repaired_before = repaired_total
             self._seen.clear()
@@ -85,7 +84,7 @@ def cluster_view(
     progress: RepairProgress,
     pipelines: Iterable[Sequence[NodeId]],
 ) -> ClusterView:
-    """Make the view from the status, the copies under way, each with when it began, and what is being written."""
+    """Return the view. `copies` have their start times, `pipelines` are those of chunks being written."""
     left = status.chunks.under_replicated
     done, rate, left_s = progress.looked(now_s, left, status.repaired_total)
     shown = [

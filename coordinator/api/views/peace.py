@@ -1,4 +1,4 @@
-"""The view of the scheduler: who writes to whom, what waits and why, and a time line of grants. Pure."""
+"""The view of the scheduler: write sets that wait and why, pipelines in use, and a time line of grants. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peacefs.topology.network_view import NetworkView
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A write set that waits: why, and when its last chunk that waits may be written, in seconds from now."""
+    """Why a write set waits, and in how many seconds its last waiting chunk may be written."""
 
     write_set: str
     why: str
@@ -23,9 +23,9 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A grant on the time line, in seconds before now; `to_s` is None while it is in flight.
+    """A grant on the time line. Times are seconds before now; `to_s` is None while the grant is in flight.
 
-    `bytes` is 0 for one that came to nothing.
+    `bytes` is 0 if the write failed.
     """
 
     number: int
@@ -37,11 +37,11 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class PeaceView(msgspec.Struct, frozen=True):
-    """All that the page shows of the scheduler. `waiting` is in the order of the schedule's queue."""
+    """Everything that the page shows of the scheduler. `waiting` has the order of the schedule's queue."""
 
     schedule: Schedule
     network: NetworkView
-    #: Datanodes of which the policy has a slot left.
+    #: Datanodes with a free slot, by the policy's count.
     with_room: list[NodeId]
     waiting: list[Waiting]
     spans: list[Span]
@@ -56,7 +56,7 @@ def peace_view(
     in_flight: Iterable[InFlight],
     ended: Sequence[EndedGrant],
 ) -> PeaceView:
-    """Make the view from the answers of `/v1/schedule` and `/v1/topology`, and the grants."""
+    """Return the view. `schedule` and `network` are the answers of `/v1/schedule` and `/v1/topology`."""
     spans = [
         Span(
             each.number,
@@ -83,14 +83,14 @@ def peace_view(
 
 
 def expected_end_s(queued: QueuedSet, schedule: Schedule) -> float:
-    """Return when a set may be done: its first chunk at the expected start, the others at today's pace."""
+    """Estimate when a set is done: its first chunk at the expected start, the others at the current pace."""
     at_once = max(1, schedule.grants_in_flight)
     rounds = 1 + max(0, queued.chunks_waiting - 1) / at_once
     return round(queued.expected_start_s + rounds * schedule.waiting_times.chunk_s, 1)
 
 
 def why_it_waits(place: int, queued: QueuedSet, network: NetworkView, with_room: int) -> str:
-    """Say what keeps a set waiting, as far as it shows in the queue and in how many datanodes have room."""
+    """Explain why a set waits, as far as the queue and the number of datanodes with room show."""
     if not network.servers:
         return "no datanode that could take it is alive"
     if len(network.servers) < queued.replication:

@@ -1,4 +1,4 @@
-"""What of the cluster's state is for a viewer: hosts, disks and what others write are for superusers. Pure."""
+"""Restrict views to what a viewer may see: only superusers see hosts, disks and other users' writes. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .peace import PeaceView
 
 
 def visible_status(status: ClusterStatus, viewer: Viewer) -> ClusterStatus:
-    """Return the status; without hosts, disks and reasons of slowness for a user."""
+    """Return the status, for ordinary users without hosts, disks and reasons of slowness."""
     if viewer.sees_all:
         return status
     return replace(status, datanodes=[_without_places(each) for each in status.datanodes])
@@ -27,14 +27,14 @@ def _without_places(datanode: DatanodeStatus) -> DatanodeStatus:
 
 
 def visible_network(network: NetworkView, viewer: Viewer) -> NetworkView:
-    """Return the network; without hosts for a user."""
+    """Return the network, for ordinary users without hosts."""
     if viewer.sees_all:
         return network
     return replace(network, servers=[replace(each, host="", data_port=0) for each in network.servers])
 
 
 def visible_schedule(schedule: Schedule, own_sets: Set[str], viewer: Viewer) -> Schedule:
-    """Return the counts of all, and the queue and grants of the viewer's write sets alone."""
+    """Return the schedule, for ordinary users with only their own write sets in queue and grants."""
     if viewer.sees_all:
         return schedule
     return replace(
@@ -45,7 +45,7 @@ def visible_schedule(schedule: Schedule, own_sets: Set[str], viewer: Viewer) -> 
 
 
 def visible_peace(view: PeaceView, own_sets: Set[str], viewer: Viewer) -> PeaceView:
-    """Return the view of the scheduler with the viewer's write sets alone."""
+    """Return the view of the scheduler, for ordinary users with only their own write sets."""
     if viewer.sees_all:
         return view
     return structs.replace(
