@@ -152,10 +152,7 @@ class CoordinatorCore:
     def published(
         self, now_s: float, records: Sequence[ChunkRecord], written: Sequence[WrittenChunk]
     ) -> list[Command]:
-        """Take in a file that was completed or extended by the chunks of `records`.
-
-        `written` are the chunks that its writer has written.
-        """
+        """Take in that `records` were added to a file. `written` are the chunks that its writer has completed."""
         self.cluster.published(records)
         return self._settle(
             now_s, self.scheduling.published(now_s, [(each.chunk, each.length) for each in written])

@@ -57,7 +57,7 @@ class _ErrorBody(msgspec.Struct):
 
 
 class AuditedRequests:
-    """An ASGI layer that records each request after it is answered. Used from one event loop only."""
+    """An ASGI layer that records each request once, after its answer. Used from one event loop only."""
 
     def __init__(
         self, app: App, log: AuditLog, signer: Signer, clock: Callable[[], float] = time.perf_counter

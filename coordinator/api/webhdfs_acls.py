@@ -62,10 +62,7 @@ class AclHandlers:
 
 
 def acl_json(status: InodeStatus) -> dict[str, Any]:
-    """Return the ACL without the entries that the permission implies.
-
-    If there are access entries, the group bits of the permission are the mask.
-    """
+    """Return the ACL without entries that the permission implies. With an ACL, its group bits are the mask."""
     entries = status.acl.split(",") if status.acl else []
     return {
         "AclStatus": {

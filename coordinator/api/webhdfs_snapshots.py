@@ -125,7 +125,7 @@ def snapshots_json(path: str, found: Sequence[ListedSnapshot]) -> dict[str, Any]
 
 
 def snapshot_diff_listing_json(differences: Sequence[Difference]) -> dict[str, Any]:
-    """Return differences in the format for clients that combine pages themselves. `lastIndex` -1 ends the listing.
+    """Return all differences, in the format for clients that combine pages; `lastIndex` -1 says there are no more.
 
     `isReference` marks directories among the modified entries, and renamed entries among the others.
     """

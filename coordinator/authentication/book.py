@@ -1,7 +1,6 @@
 """The credential records of the metadata, in memory. A record is here only once it is committed.
 
-When the trusted keys or revocations change, the coordinator's own verifier is told at once, and datanodes by
-`trust`.
+When trusted keys or revocations change, the coordinator's verifier is told at once, and datanodes by `trust`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """OAuth2 for programs (RFC 6749): clients fetch their tokens with an id and a secret, as Hadoop's client does.
 
 Grants: `client_credentials` (4.4) and `refresh_token` (6). The refresh token is a bearer token that an
-administrator created. So Hadoop's client can use such a token by configuration alone. The granted token is the
-same token.
+administrator created, and is itself granted. So Hadoop's client can use such a token by configuration alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Proxy users, as in Hadoop: which services may act for other users, for which users, and from which hosts.
 
-The rules are in a TOML file with the names of Hadoop's properties. Refusals use Hadoop's wording:
+Refusals use Hadoop's wording. The rules are in a TOML file with the names of Hadoop's properties:
 
     hadoop.proxyuser.oozie.hosts = "10.1.0.7, 10.2.0.0/16"
     hadoop.proxyuser.oozie.groups = "analysts"

@@ -4,8 +4,7 @@
          `--refused, overdue, a datanode lost--> nothing has changed
 
 The source's replica is dropped only if the target has proven that it holds the same content, and if enough good
-replicas remain on living datanodes, in no fewer racks. In doubt the replica stays, as surplus for `surplus` to
-judge.
+replicas remain on living datanodes, in no fewer racks. In doubt the replica stays, as surplus (see `surplus`).
 
 There is one run at a time. The client that started it must keep renewing it. When the renewals stop, no more
 copies are ordered, but those under way are completed. A restart of the coordinator ends the run, too.

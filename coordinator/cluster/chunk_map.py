@@ -61,8 +61,8 @@ class ChunkState(msgspec.Struct, gc=False):
 class ChunkMap:
     """All chunks with their replicas, and the sets that repair works from: `under`, `over` and `missing`.
 
-    `Cluster` calls it with what the namespace and datanodes say. Every change of a replica reindexes its chunk,
-    except that changes of a whole datanode are applied little by little, by `remove_lost`.
+    `Cluster` tells it what the namespace and datanodes say. Each change of a replica updates these sets at once. A
+    change of a whole datanode is applied little by little, by `remove_lost`.
     """
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ class ChunkMap:
     # -- what datanodes say ------------------------------------------------------------------------
 
     def add_replica(self, node: NodeId, replica: Replica) -> ReplicaEvent:
-        """List a replica that a datanode reports. Return the event; a MISMATCHED replica should be dropped."""
+        """Record a replica that a datanode reports. Return the event; a MISMATCHED replica should be dropped."""
         state = self._chunks.get(replica.chunk)
         if state is None:
             self.unreferenced.add_replica(node, replica)
@@ -249,7 +249,7 @@ class ChunkMap:
         return event
 
     def attest(self, now_s: float, node: NodeId, state: ChunkState) -> None:
-        """List a replica that another service reported. It counts until its datanode's confirmation is overdue."""
+        """Record a replica that another service reported. It counts until the datanode's own report is overdue."""
         self._attest(now_s, state, node)
         self._reindex(state.chunk, state)
 
@@ -288,7 +288,7 @@ class ChunkMap:
         return lost
 
     def is_lost(self, chunk: ChunkId, node: NodeId) -> bool:
-        """Return whether the node is only listed as a holder because `remove_lost` has not removed it yet."""
+        """Return whether the replica of a listed holder is lost, and only waits for `remove_lost`."""
         return chunk in self._lost.get(node, ()) or chunk in self._to_await.get(node, ())
 
     def remove_lost(self, limit: int) -> bool:

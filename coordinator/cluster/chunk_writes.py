@@ -8,9 +8,8 @@ the first body that arrives (`datanode/gateway/one_time_chunks.py`). A chunk tha
 abandoned, and a file that names an abandoned chunk is refused. If the coordinator refuses a completion for good,
 it abandons the writer's chunks.
 
-All this is soft and bounded state. Chunks that are forgotten here, or were assigned by an earlier coordinator,
-cannot be abandoned, and are deleted when they are below the GC floor. The same is true after a restore from a
-backup.
+This state is soft and bounded. Chunks that are forgotten here, or were assigned before a restart or a restore from
+a backup, cannot be abandoned. They are deleted when they are below the GC floor.
 """
 
 from __future__ import annotations

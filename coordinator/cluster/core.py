@@ -262,7 +262,7 @@ class Cluster:
         return delete_orders(doomed)
 
     def _reported(self, node_id: NodeId, replica: Replica) -> ReplicaEvent:
-        """List a replica that its datanode reports. Return the event that this is."""
+        """Record a replica that its datanode reports. Return the event that this is."""
         if self.transient.add_replica(node_id, replica.chunk):
             return ReplicaEvent.REPORTED_FREED
         return self.chunks.add_replica(node_id, replica)
@@ -347,7 +347,7 @@ class Cluster:
         return ADMIN_STATES[self.members.mode(node.id), is_drained]
 
     def without_a_place(self, node: Node) -> int:
-        """Count the chunks of a decommissioning datanode that need more replicas than there will be datanodes."""
+        """Count the chunks of a decommissioning datanode that want more replicas than datanodes will remain."""
         if self.members.mode(node.id) is not Mode.DECOMMISSION:
             return 0
         stay = [
@@ -505,10 +505,7 @@ class Cluster:
         return [list(nodes) for nodes in {**self._pending.pipelines(), **self.granted_pipelines()}.values()]
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
-        """Return the holders of good replicas, the best for a reader on `near_host` first.
-
-        The order is that of `ChunkPlacement.nearest_first`.
-        """
+        """Return the holders of good replicas, in the order of `ChunkPlacement.nearest_first`."""
         state = self.chunks.get(chunk)
         holders = self.transient.holders(chunk) if state is None else state.holders
         return self._placement.nearest_first(holders, near_host)

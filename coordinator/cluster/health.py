@@ -20,8 +20,7 @@ RackOf = Callable[[NodeId], str | None]
 def judge_chunk(state: ChunkState, lasting: Sequence[NodeId], rack_of: RackOf, racks: int) -> list[Finding]:
     """Return the faults of a chunk, the worst last.
 
-    `lasting` are the nodes that count towards the replication, `racks` is how many racks have datanodes in
-    service.
+    `lasting` are the nodes that count towards the replication, `racks` is the number of racks in service.
     """
     good = len(lasting)
     findings = []

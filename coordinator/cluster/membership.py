@@ -5,8 +5,7 @@
 
 A datanode that announces its stop is SUSPECT at once, until it registers again or is dead. Suspect datanodes and
 those that an operator takes out of service get no new writes. The replicas of a dead datanode count as lost, and
-it must register again with a full report. If the coordinator itself was paused, the pause does not count as
-silence.
+it must register again with a full report. A pause of the coordinator itself does not count as silence.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from peacefs.protocol.messages import DiskReport, Hop, Register, Usage
 
 
 class State(Enum):
-    """The state of a datanode."""
-
     ALIVE = "alive"
     SUSPECT = "suspect"
     DEAD = "dead"
@@ -60,8 +57,6 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A datanode changed its state."""
-
     node: NodeId
     before: State
     after: State
@@ -85,7 +80,7 @@ class Membership:
         self._by_host: dict[str, list[Node]] | None = None
 
     def register(self, now_s: float, registration: Register, rack: str | None = None) -> Node:
-        """Add a new or returning datanode, which has not reported yet. Without `rack` its own statement holds."""
+        """Add a new or returning datanode. Its rack is `rack`, or by default the one that it states."""
         node = Node(registration, registration.usage, now_s, registration.rack if rack is None else rack)
         self._nodes[node.id] = node
         self._in_service = self._all = self._by_host = None
@@ -100,14 +95,12 @@ class Membership:
             self._in_service = None
 
     def readmit(self, node_id: NodeId) -> None:
-        """Let a revoked datanode register again."""
         self._revoked.discard(node_id)
 
     def is_revoked(self, node_id: NodeId) -> bool:
         return node_id in self._revoked
 
     def move(self, node_id: NodeId, rack: str) -> None:
-        """Change the rack of a datanode."""
         self._nodes[node_id].rack = rack
         self._in_service = None
 
@@ -227,7 +220,7 @@ class AdminState(Enum):
     IN_MAINTENANCE = "in maintenance"
 
 
-#: By the operator's decision, and by whether the datanode is drained: no chunk needs it any more.
+#: Keys are the operator's decision, and whether the datanode is drained, so that no chunk needs it any more.
 ADMIN_STATES = {
     (Mode.IN_SERVICE, False): AdminState.IN_SERVICE,
     (Mode.IN_SERVICE, True): AdminState.IN_SERVICE,

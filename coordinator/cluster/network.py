@@ -37,7 +37,6 @@ class ClusterNetwork:
         self.revision = 0
 
     def describe(self, topology: Topology) -> None:
-        """Replace the description."""
         self._described = topology
         self.is_described = True
         self.revision += 1

@@ -100,8 +100,7 @@ class ChunkPlacement:
     def nearest_first(self, holders: Iterable[NodeId], near_host: str | None) -> list[Node]:
         """Return the holders that are not dead, the best to read from first.
 
-        Alive ones come before suspect ones, then those in service, then those on the reader's host, then in its
-        rack.
+        Alive ones come before suspect ones, then those in service before others, then by distance from the reader.
         """
         members = self._members
         nodes = [

@@ -8,8 +8,7 @@ answers with a digest of nonce and content. The coordinator has no data, so it c
 dropped only if enough other holders gave the digest that its own holder gave. So a lying datanode can only cause
 the deletion of its own replicas.
 
-Datanodes must read the content, so each is asked about a limited amount at a time, and reads at the rate of
-copies.
+Datanodes must read the content, so each is asked about a limited amount at a time. It reads at the rate of copies.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ class Evidence:
     def outlives(self, corrupt: NodeId, good: Sequence[NodeId]) -> bool:
         """Return whether a good replica holds the content of the corrupt one, as far as can still be told.
 
-        Usually the stored checksums of a corrupt replica can still be compared. Without them it is not worth
-        keeping.
+        Usually the stored checksums of the corrupt replica can be compared. Without them it is not worth keeping.
         """
         lost = self.proofs.get(corrupt)
         if lost is None:

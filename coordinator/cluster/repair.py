@@ -40,7 +40,7 @@ class ReplicaCopy:
     version: int
     source: NodeId
     target: NodeId
-    #: The limit for a copy of the balancer; 0 for a copy of repair.
+    #: The maximum rate for a copy of the balancer; 0 for a copy of repair.
     bytes_per_second: float = 0.0
 
 

@@ -38,8 +38,6 @@ class ReplicaState(IntEnum):
 
 
 class ReplicaEvent(IntEnum):
-    """An event in the life of a replica."""
-
     #: The datanode reports the replica: of a file's chunk; of a chunk without a file; of a freed chunk.
     REPORTED = auto()
     REPORTED_UNREFERENCED = auto()

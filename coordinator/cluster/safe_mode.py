@@ -40,10 +40,7 @@ class Readiness:
         self._expected.update(nodes)
 
     def judge(self, now_s: float, members: Membership, chunks: ChunkMap) -> bool:
-        """Return whether enough is known now.
-
-        That is so when most chunks are found and all expected datanodes are here, or after long enough a wait.
-        """
+        """Return whether most chunks are found and all expected datanodes are here, or the wait has ended."""
         if self.settled:
             return True
         alive = members.alive()

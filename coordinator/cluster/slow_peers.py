@@ -35,8 +35,6 @@ _MAD_SCALE = 1.4826
 
 
 class SlowPart(Enum):
-    """The part of a datanode that is slow."""
-
     HOP = "hop"
     DISK = "disk"
 

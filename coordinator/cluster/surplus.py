@@ -23,8 +23,6 @@ surplus_misses_per_tick: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A replica to drop."""
-
     chunk: ChunkId
     version: int
     length: int
@@ -69,7 +67,7 @@ class Surplus:
         return dead
 
     def _holders_to_ask(self, chunk: ChunkId, state: ChunkState) -> list[NodeId]:
-        """Return the holders to ask; none if nothing is to drop, or if it cannot be decided now."""
+        """Return the holders to ask; empty if there is nothing to drop, or if this cannot be decided now."""
         if any(self._chunks.is_lost(chunk, node) for node in state.holders):
             return []
         corrupt = [node for node in state.corrupt if self._is_alive(node)]

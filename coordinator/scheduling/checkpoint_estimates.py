@@ -1,4 +1,4 @@
-"""Estimate how much a writer that does not state it will still write for a checkpoint. Pure.
+"""Estimate how much more a writer will write for a checkpoint, if it does not say so itself. Pure.
 
 The estimate is the size of the last checkpoint of the same host and root. Writes without a pause of more than
 `checkpoint_pause_s` between them are one checkpoint.

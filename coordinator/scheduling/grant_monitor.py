@@ -7,8 +7,7 @@ all of them have denied receiving the stream.
 completion, on abort, or if a chain denies the stream, but never by a deadline. So a producer that sends a byte now
 and then would hold a chunk open for hours. Therefore heads are asked periodically how much has arrived, and how
 long they have waited for it. A stream whose head mostly waits for its writer loads neither disks nor links. Its
-capacity is given back while it goes on, and taken again as soon as the stream uses it, even if others have it by
-then.
+capacity is lent to others while it goes on, and taken again when the stream uses it, even if others still have it.
 
 Only waiting for the writer counts. A stream that is slow because of a slow disk or link uses all of its capacity,
 so a second stream would make the disk or link even slower.
@@ -79,7 +78,7 @@ def is_lapsed(now_s: float, grant: InFlight) -> bool:
     return now_s - grant.granted_s > grant_open_s + 2 * grant_clock_slack_s
 
 
-#: A stream is idle if it gets less than this fraction of the rate of a stream ...
+#: A stream is idle if its rate is below this fraction of the calibrated rate of one stream ...
 _IDLE_BELOW = 0.1
 #: ... while its head waits for its writer for at least this fraction of the time.
 _WAITS_ABOVE = 0.9
@@ -88,9 +87,7 @@ _APART_S = idle_grant_look_s / 2
 
 
 class IdleGrants:
-    """Decide which heads to ask for the progress of their streams, and judge from the answers which grants are
-    idle.
-    """
+    """Decides which heads to ask about the progress of their streams, and judges which grants are idle."""
 
     def __init__(self) -> None:
         self._bytes_s = 0.0

@@ -1,8 +1,7 @@
 """The policies as the running system uses them: their production variants, and the network they plan for.
 
 As in HDFS, the first replica goes on the writer's own node if that is a datanode. If no administrator has
-described disks and links, capacities are assumed so large that no chunk waits for them. Then the policy only
-spreads load.
+described disks and links, they are assumed to be so fast that no chunk waits. Then the policy only spreads load.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class AmpleNetwork:
     def __init__(self, streams_per_node: int = streams_per_node_default) -> None:
         usual = Defaults()
         rates = tuple((streams, usual.disk.best_rate * streams) for streams in (1, streams_per_node))
-        # The disk gives each of its streams the full rate of one, and links have as many times the usual capacity.
+        # Each stream gets the disk's full single-stream rate. Links have `streams_per_node` times the usual rate.
         self._defaults = Defaults(
             usual.server_link_bytes_s * streams_per_node,
             usual.switch_link_bytes_s * streams_per_node,

@@ -123,7 +123,7 @@ class RecoveryReads:
         reader.grants = grants
         self._at_node.update(grants.values())
 
-    # -- what is decided ---------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------------------
 
     def _serve(self) -> list[str]:
         full: set[NodeId] = set()
@@ -155,7 +155,7 @@ class RecoveryReads:
     def _most(self, node: NodeId) -> int:
         return readers_per_datanode_max if self._has_room(node) else 1
 
-    # -- what there is to see ----------------------------------------------------------------------
+    # -- the current state -------------------------------------------------------------------------
 
     def grants(self, reader: str) -> dict[int, NodeId]:
         """Return the datanode at which a reader may read each granted chunk."""

@@ -95,8 +95,7 @@ class Scheduling:
     def state(self, now_s: float, request: WriteSetRequest) -> list[Effect]:
         """Take in, for the first time or again, what a writer has to write. Its grants are in `held_grants`.
 
-        Raises BadRequest if a number is out of range, NoDatanodes if all are excluded, Overloaded if too much
-        waits.
+        Raises BadRequest for a number out of range, NoDatanodes if all are excluded, Overloaded if too much waits.
         """
         request.check()
         self._check_queue(request)
@@ -184,10 +183,7 @@ class Scheduling:
         return self._end(now_s, grant, completed=completed, length=length)
 
     def published(self, now_s: float, chunks: Iterable[tuple[ChunkId, int]]) -> list[Effect]:
-        """End the grants of chunks that are part of a file now. The head that should report the end may be dead.
-
-        `chunks` are ids and lengths.
-        """
+        """End the grants of published chunks, given as ids and lengths. The head may have died before reporting."""
         lengths = {chunk: length for chunk, length in chunks if chunk in self._grants}
         return [
             effect
@@ -399,7 +395,7 @@ class Scheduling:
         self._policy.handle([Withdrawn(known.request.name) for known in refused], now_s)
         return [Refuse(known.request.name, known.request.link, reason) for known in refused]
 
-    # -- what there is to see ----------------------------------------------------------------------
+    # -- the current state -------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:

@@ -130,9 +130,7 @@ class InFlight:
     progress: StreamProgress | None = None
 
     def found(self, node: NodeId) -> None:
-        """Note that a node receives the stream, and forget denials of nodes that may have been asked too early.
-
-        The head's denial stays if the stream had begun before."""
+        """Note that a node receives the stream. Forget denials, except the head's if the stream had begun."""
         head = self.nodes[0]
         self.denied &= {head} if self.begun and node != head else set()
         self.begun = True

@@ -5,7 +5,7 @@
        |<----- refused for now ---------'      exit status, silence or return of the |
        |<------------------------------------- agent without it, not too often ------'--- too often --> FAILED
 
-    WAITING, STARTING, RUNNING --asked to stop--> STOPPING --its agent is rid of it, or dead--> STOPPED
+    WAITING, STARTING, RUNNING --asked to stop--> STOPPING --its agent has ended it, or is dead--> STOPPED
 
 Every second an agent reports what it runs, and the answer lists exactly what it should run. So lost messages need
 not be repeated. A query gets another run only when the one before has ended: its agent said so, the agent was
@@ -111,8 +111,7 @@ class Supervision:
     now_s: float
     queries: dict[str, SupervisedQuery] = field(default_factory=dict)
     agents: dict[str, KnownAgent] = field(default_factory=dict)
-    #: Counts since the coordinator's start: runs begun; runs begun by a standby; runs failed; agents fallen
-    #: silent.
+    #: Counts since the coordinator's start: runs begun; runs begun by a standby; failed runs; silent agents.
     begun_total: int = 0
     taken_over_total: int = 0
     failed_total: int = 0
@@ -130,8 +129,7 @@ class Supervision:
     def register(self, now_s: float, record: QueryRecord) -> list[QueryRecord]:
         """Register a query to be started. Does nothing if the same query is registered already.
 
-        Raises FileAlreadyExists if the name is in use, BadRequest if the checkpoint is, Overloaded if there are
-        too many queries.
+        Raises FileAlreadyExists if the name is in use, BadRequest if the checkpoint is, Overloaded.
         """
         known = self.queries.get(record.name)
         if known is not None and known.record.phase not in OVER:
@@ -188,10 +186,7 @@ class Supervision:
     # -- what agents say -----------------------------------------------------------------------------
 
     def heard(self, now_s: float, beat: AgentBeat, version: int = PROTOCOL_VERSION) -> list[QueryRecord]:
-        """Take in an agent's report. Raises NodeIdTaken while another process uses the same name.
-
-        `version` is the protocol version that the agent speaks.
-        """
+        """Take in an agent's report, in protocol `version`. Raises NodeIdTaken if another process has its name."""
         known = self.agents.get(beat.agent)
         if (
             known is not None
@@ -330,10 +325,7 @@ class Supervision:
             query.standby = StandbyRun(agent, self.agents[agent].beat.process, number, location)
 
     def place(self, now_s: float, name: str, holdings: Holdings) -> QueryRecord | None:
-        """Choose an agent for a query that is due. Return its new record, which is not committed yet.
-
-        Return None if the query is not due any more, or has no possible agent.
-        """
+        """Choose an agent for a query. Return the record to commit; None if it is not due or has no agent."""
         query = self.queries.get(name)
         if query is None or query.record.phase is not QueryPhase.WAITING or query.due_s > now_s:
             return None

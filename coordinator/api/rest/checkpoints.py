@@ -48,8 +48,7 @@ def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryRepo
     async def begin(body: BeginRunBody, request: Request) -> Response:
         """Begin a run, which makes the caller the only writer of a checkpoint root. Earlier runs cannot write.
 
-        Creates the root if it is missing. Paths below the answer's `location` lead to the same paths below the
-        root.
+        Creates the root if it is missing. Paths below the answer's `location` are aliases of paths below the root.
         """
         user = named_user(request, body.user)
         return _json(await fencing.begin(body.path, user, body.host, body.pid, body.request_id))
@@ -62,7 +61,7 @@ def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryRepo
 
     @app.get("/v1/checkpoints/runs", responses={200: {"description": "The latest RunStatus of each root."}})
     async def latest(viewer: Viewer = viewing, path: str = "/") -> Response:
-        """Return the latest run of each root at or below a path. Host and process are shown only to its user."""
+        """Return the latest run of each root at or below a path; its host only to its user and who may write."""
         return _json({"runs": await fencing.latest(path, viewer)})
 
     @app.post("/v1/checkpoints/reports", responses={400: {"description": "The body is no QueryReport."}})
@@ -113,7 +112,7 @@ def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector, vie
 
     @app.get("/v1/checkpoints/ancestry", responses={200: {"description": "Families, as trees told from the top."}})
     async def ancestry(user: User, path: str = "/") -> Response:
-        """Return from which others checkpoints at and below a path were made, as `checkpoint ancestry --json`."""
+        """Return the ancestry of the checkpoints at and below a path, as `checkpoint ancestry --json` does."""
         return await _json_in_thread({"families": await inspector.view(path, user, "families")})
 
     @app.get("/v1/checkpoints/units", responses={200: {"description": "Units of dataflows, each a UnitSummary."}})

@@ -32,8 +32,6 @@ schedule_entries_shown_max: Final = 200
 
 
 class PolicyBody(Body):
-    """The policy to use from now on."""
-
     model_config = ConfigDict(extra="forbid")
 
     policy: str

@@ -41,7 +41,7 @@ class CopyBody(Body):
 
 
 class ExchangeBody(Body):
-    """Pairs of names to exchange. A request that is repeated with the same request id is performed once."""
+    """Pairs of names to exchange, each pair in one directory. With a request id, a retry exchanges nothing."""
 
     #: Each pair is a JSON list of two names.
     pairs: Annotated[
