@@ -183,7 +183,7 @@ class Scheduling:
         return self._end(now_s, grant, completed=completed, length=length)
 
     def published(self, now_s: float, chunks: Iterable[tuple[ChunkId, int]]) -> list[Effect]:
-        """End the grants of published chunks, given as ids and lengths. The head may have died before reporting."""
+        """End the grants of published chunks, given as ids and lengths. The head may be dead and never report."""
         lengths = {chunk: length for chunk, length in chunks if chunk in self._grants}
         return [
             effect
