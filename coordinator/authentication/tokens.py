@@ -48,7 +48,7 @@ class NewToken:
 
 
 class Tokens:
-    """Creates and revokes bearer tokens, and rotates the signing key. REST and the services of tokens call it.
+    """Creates and revokes bearer tokens, and rotates the signing key. REST and the other token services call it.
 
     After `begin`, the public half of the signing key is always committed. Used from one event loop only.
     """

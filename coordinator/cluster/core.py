@@ -60,7 +60,7 @@ _REPORTED_UNREFERENCED, _MISMATCHED = ReplicaEvent.REPORTED_UNREFERENCED, Replic
 class Ticked:
     """The result of a tick.
 
-    The shell mints the tokens of `copies`, passes the answers to `questions` to `proven`, and logs the rest.
+    The shell sends `orders`, starts `copies`, passes the answers to `questions` to `proven`, and logs the rest.
     """
 
     orders: list[Order] = field(default_factory=list)
@@ -71,7 +71,11 @@ class Ticked:
 
 
 class Cluster:
-    """All soft state of the coordinator about datanodes and replicas. `CoordinatorCore` owns and drives it."""
+    """All soft state of the coordinator about datanodes and replicas. `CoordinatorCore` owns and drives it.
+
+    Chunks that files refer to are in `chunks`, freed ones in `transient`. A method that raises has changed
+    nothing.
+    """
 
     def __init__(
         self,

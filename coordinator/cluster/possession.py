@@ -86,7 +86,8 @@ class Evidence:
 class Possession:
     """The questions under way, and the chunks to leave alone for a while because their holders disagreed.
 
-    `Surplus` and `Balancer` ask about chunks and judge the evidence; `Cluster` sends the questions.
+    `Surplus` and `Balancer` ask about chunks and judge the evidence; `Cluster` collects the questions to send. A
+    datanode has at most one question to answer at a time.
     """
 
     def __init__(self, nonce: Callable[[], bytes]) -> None:

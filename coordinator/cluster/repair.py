@@ -45,7 +45,10 @@ class ReplicaCopy:
 
 
 class Repair:
-    """The copies under way, their failed targets, and the ordered drops. `Cluster` plans with it at each tick."""
+    """The copies under way, their failed targets, and the ordered drops. `Cluster` plans with it at each tick.
+
+    A chunk has at most one copy under way, and a datanode takes part in at most `repairs_in_flight_per_node`.
+    """
 
     def __init__(self) -> None:
         self._under_way: dict[ChunkId, tuple[ReplicaCopy, float]] = {}

@@ -13,8 +13,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 
 from .replica_states import ReplicaEvent
 
-# The number of remembered events: of replicas, in each of the two lists; of datanodes. And how many of them are
-# shown for one chunk.
+# Maximum numbers: of replica events in each of the two lists, of datanode events, of events shown for one chunk.
 replica_events_kept_max: Final = 20_000
 datanode_events_kept_max: Final = 1_000
 replica_events_shown_max: Final = 50

@@ -33,7 +33,7 @@ idle_grant_look_s: Final = 5.0
 
 
 class LapsedGrants:
-    """Finds grants to ask about. Knows which datanodes are dead, which counts as a denial of every stream."""
+    """Finds grants that may have lapsed. A dead datanode counts as one that denies every stream."""
 
     def __init__(self) -> None:
         self._dead: set[NodeId] = set()
@@ -82,7 +82,7 @@ def is_lapsed(now_s: float, grant: InFlight) -> bool:
 _IDLE_BELOW = 0.1
 #: ... while its head waits for its writer for at least this fraction of the time.
 _WAITS_ABOVE = 0.9
-#: The minimum time between two looks at a stream.
+#: The minimum time between two reports of a stream that are compared.
 _APART_S = idle_grant_look_s / 2
 
 

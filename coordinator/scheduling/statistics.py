@@ -13,7 +13,7 @@ from peacefs.protocol.limits import fast_lane_bytes_max
 
 #: The number of recent waiting times that quantiles cover.
 _REMEMBERED = 1000
-#: The assumed time for a chunk before any has ended: 64 MiB at half of a gigabit.
+#: The assumed time for a chunk before any has ended: 64 MiB at half a gigabit per second.
 _FIRST_GUESS_S = 1.0
 _WEIGHT_OF_LATEST = 0.1
 
