@@ -1,7 +1,8 @@
-"""Record HTTP requests in the audit log: those of WebHDFS and REST, including refusals by any layer.
+"""Record HTTP requests in the audit log: those of WebHDFS and REST, and requests that authentication refuses.
 
-This ASGI layer is outside all layers that decide about a request. It observes requests and answers. The user is
-the authenticated caller, `scope["peacefs.caller"]`. Without authentication it is the name in the request.
+This ASGI layer observes requests and answers. It is outside authentication but inside admission, so requests that
+are refused for overload are not recorded. The user is the authenticated caller, `scope["peacefs.caller"]`, or
+without authentication the name in the request.
 """
 
 from __future__ import annotations

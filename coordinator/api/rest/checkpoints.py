@@ -61,7 +61,7 @@ def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryRepo
 
     @app.get("/v1/checkpoints/runs", responses={200: {"description": "The latest RunStatus of each root."}})
     async def latest(viewer: Viewer = viewing, path: str = "/") -> Response:
-        """Return the latest run of each root at or below a path. Others than its user and writers see no host."""
+        """Return the latest run of each root at or below a path. Only its user and writers see its host."""
         return _json({"runs": await fencing.latest(path, viewer)})
 
     @app.post("/v1/checkpoints/reports", responses={400: {"description": "The body is no QueryReport."}})
