@@ -168,30 +168,36 @@ class EtcdClient:
 
     def _call(self, method: str, request: Message, answer: type[A], *, may_fail: bool = False) -> A:
         content, problem = request.encode(), "nobody was asked"
+        #: True if a member may have carried out the call without our hearing of it.
+        is_unsure = False
         for _ in range(len(self._access.endpoints) + 1):
             with self._lock:
                 at = self._at
             endpoint = self._access.endpoints[at]
+            token = self._token
             try:
-                token = self._token or self._log_in(endpoint)
+                token = token or self._log_in(endpoint)
                 return answer.decode(self._ask(endpoint, method, content, token))
             except OSError as error:
                 problem = f"{endpoint}: {error or type(error).__name__}"
+                is_unsure = True
                 self._go_on(at)
             except MalformedMessage as error:
                 raise JournalRefused(f"{endpoint} does not answer as etcd does: {error}") from None
             except GrpcRefusal as refusal:
                 problem = f"{endpoint}: {refusal}"
-                if _NO_ROOM in problem:
+                if _NO_ROOM in problem and not is_unsure:
                     raise JournalFull(
                         f"the journal's etcd is full ({problem}): free room there (its alarm NOSPACE)"
                     ) from None
                 if self._access.user and any(part in problem for part in _LOG_IN_AGAIN):
-                    self._token = ""
+                    if self._token == token:
+                        self._token = ""
                     continue
                 _raise_refusal(f"the journal's etcd refuses this coordinator: {problem}")
                 if may_fail:
                     return answer()
+                is_unsure = True
                 self._go_on(at)
         raise JournalUnsure(f"the journal's etcd did not answer: {problem}")
 
@@ -214,8 +220,10 @@ class EtcdClient:
             except GrpcRefusal as refusal:
                 _raise_refusal(f"the journal's etcd refuses user {self._access.user!r}: {refusal}")
                 raise
-            self._token = Token.decode(answer).token
-        return self._token
+            token = Token.decode(answer).token
+            self._token = token
+            return token
+        return ""
 
 
 def _raise_refusal(problem: str) -> None:

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 from urllib.parse import unquote
 
 from h2.config import H2Configuration
-from h2.connection import H2Connection
+from h2.connection import ConnectionState, H2Connection
 from h2.events import (
     ConnectionTerminated,
     DataReceived,
@@ -33,6 +33,8 @@ journal_answer_bytes_max: Final = 512 * MIB
 #: The head of a message: a flag for compressed ones, and the number of bytes that follow.
 _MESSAGE = struct.Struct(">BI")
 _PIECE_BYTES = 64 * 1024
+#: What h2 says of each frame that comes after the member has said that it closes the connection (GOAWAY).
+_CLOSED = str(ConnectionState.CLOSED)
 _STATUS_OK = b"0"
 #: Our headers are few and right, and of an answer's one is looked at: to check them all takes a quarter of a call.
 _CONFIGURATION = H2Configuration(
@@ -55,7 +57,7 @@ class GrpcRefusal(Exception):
 class GrpcConnection:
     """A connection that can be used again while `is_open`. Not thread-safe.
 
-    A call ends when its answer has not progressed for `journal_call_timeout_s`.
+    A call ends when neither it nor its answer has progressed for `journal_call_timeout_s`.
     """
 
     def __init__(self, endpoint: str, context: ssl.SSLContext | None) -> None:
@@ -75,6 +77,8 @@ class GrpcConnection:
         try:
             return self._call(path, message, token)
         except ProtocolError as error:
+            if _CLOSED in str(error):
+                self._break("the member closes its connections")
             self._break(f"no HTTP/2 is spoken there, as gRPC needs: {error}")
 
     def _call(self, path: str, message: bytes, token: str) -> bytes:
@@ -95,6 +99,8 @@ class GrpcConnection:
             if room > 0:
                 http.send_data(stream, bytes(unsent[:room]), end_stream=room == len(unsent))
                 unsent = unsent[room:]
+                # The member takes the call, so that it is there.
+                answer.progressed_s = time.monotonic()
             else:
                 self._exchange(answer)
         while not answer.has_ended:
@@ -121,7 +127,6 @@ class GrpcConnection:
             if isinstance(event, DataReceived):
                 self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             if isinstance(event, ConnectionTerminated):
-                # The member still answers the calls that it has begun.
                 self.is_open = False
             answer.take(event)
 

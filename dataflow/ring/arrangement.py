@@ -28,6 +28,9 @@ class RingArrangement:
 
     def __post_init__(self) -> None:
         check_count(f"RingArrangement(spares={self.spares!r})", self.spares, least=0)
+        # A caller may change its own dicts while the ring runs.
+        object.__setattr__(self, "rack_of", dict(self.rack_of))
+        object.__setattr__(self, "tokens", None if self.tokens is None else dict(self.tokens))
 
 
 def arrange(names: Sequence[str], r: int, arrangement: RingArrangement | None = None) -> list[RingMember]:

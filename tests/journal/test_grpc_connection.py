@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import Event, PingAckReceived, RequestReceived, StreamEnded
+from h2.events import DataReceived, Event, PingAckReceived, RequestReceived, StreamEnded
 
 from peacefs.coordinator.journal import grpc_connection
 from peacefs.coordinator.journal.etcd import EtcdJournal
@@ -159,6 +159,68 @@ def test_call_ends_when_a_member_sends_anything_but_its_answer(member: Callable[
     with pytest.raises(TimeoutError):
         call(member(ping_for_ever))
     assert len(pings) in (4, 5), "two seconds"
+
+
+def test_call_goes_on_while_the_member_takes_it_slowly(member: Callable[..., str], clock: Clock) -> None:
+    """The window of the call is large, as grpc-go gives it; that of the connection opens piece by piece."""
+    message, piece = bytes(400_000), 16_384
+
+    def slowly(client: socket.socket) -> None:
+        http = H2Connection(H2Configuration(client_side=False))
+        http.initiate_connection()
+        client.sendall(http.data_to_send())
+        has_ended, stream, taken, window = False, 0, 0, 65_535
+        while not has_ended:
+            for event in http.receive_data(client.recv(65536)):
+                if isinstance(event, RequestReceived):
+                    stream = event.stream_id
+                    http.increment_flow_control_window(10 * len(message), stream)
+                elif isinstance(event, DataReceived):
+                    taken += event.flow_controlled_length
+                has_ended = has_ended or isinstance(event, StreamEnded)
+            if taken == window and not has_ended:
+                http.increment_flow_control_window(piece)
+                window += piece
+                clock.now_s += 1.5
+            client.sendall(http.data_to_send())
+        http.send_headers(stream, [(":status", "200"), ("content-type", "application/grpc")])
+        http.send_data(stream, struct.pack(">BI", 0, 4) + b"done")
+        http.send_headers(stream, [("grpc-status", "0")], end_stream=True)
+        client.sendall(http.data_to_send())
+        while client.recv(65536):
+            pass
+
+    with closing(GrpcConnection(member(slowly), None)) as connection:
+        assert connection.call("/a.Service/Call", message) == b"done"
+
+
+def test_call_to_a_member_that_stops_says_so(member: Callable[..., str]) -> None:
+    def stop(client: socket.socket) -> None:
+        talk = Talk(client)
+        talk.http.close_connection()
+        talk.send()
+        # What follows the frame that says so.
+        client.sendall(struct.pack(">I", 8)[1:] + bytes([6, 0]) + bytes(4) + b"12345678")
+        while client.recv(65536):
+            pass
+
+    with pytest.raises(BrokenExchange, match="the member closes its connections"):
+        call(member(stop))
+
+
+def test_append_that_may_be_there_is_never_said_to_be_refused_for_room(member: Callable[..., str]) -> None:
+    """The first answer is lost after the member has the entry; then the member has no room."""
+    asked = []
+
+    def full(client: socket.socket) -> None:
+        talk = Talk(client)
+        asked.append(1)
+        if len(asked) > 1:
+            talk.refuse("8", "etcdserver: mvcc: database space exceeded")
+
+    with closing(EtcdJournal(EtcdAccess((member(full),)), "/here")) as journal, pytest.raises(JournalUnsure):
+        journal.append(1, 1, b"entry")
+    assert len(asked) == 2
 
 
 def test_call_says_what_the_member_said(member: Callable[..., str]) -> None:
