@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import subprocess
@@ -96,12 +97,25 @@ def test_fork_is_a_child_of_who_asked_and_ends_with_it(tmp_path: Path) -> None:
     wait_until(lambda: not any(map(_runs, children)), "the end of both")
 
 
+def test_start_after_a_judge_was_imported_is_a_fork_still(tmp_path: Path) -> None:
+    importlib.import_module("polars")
+    process, _told = start_service("coordinator", f"--dir={tmp_path / 'c'}", "--port=0", "--node-port=0")
+    try:
+        assert b"fork_server" in Path(f"/proc/{process.pid}/cmdline").read_bytes(), "it began anew"
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_fork_of_up_has_its_members_forked_as_its_children(tmp_path: Path) -> None:
     command = [*_PEACEFS, "up", f"--dir={tmp_path / 'c'}", "--datanodes=1", "--port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None and process.stdout.readline()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(children) == 3, "two members, and who forks them"
+        forked = len(children) == 3
+        if not forked:
+            process.terminate()
+        assert forked, "two members, and who forks them"
         assert all(b"fork_server" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children)
         process.terminate()
         assert process.wait(180) == 0

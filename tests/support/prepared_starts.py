@@ -30,6 +30,8 @@ _INSTALLED = f"{sysconfig.get_path('scripts')}/peacefs"
 _READ_LATE = (
     *("PEACEFS_", "PYTEST_", "SPARK_", "PYSPARK_", "HADOOP_", "JAVA_", "XDG_"),
     *("HOME", "PATH", "PWD", "TMPDIR", "http_proxy"),
+    # Polars sets it, for itself, where a test imports it as a judge.
+    "_RJEM_MALLOC_CONF",
 )
 _FILE_NAMES = (str, os.PathLike)
 #: Threads that NumPy and Arrow begin when they are imported would be missing in what is forked.
@@ -149,7 +151,8 @@ class OwnForks(Forks):
 
 _servers: dict[str, Forks] = {}
 _surroundings: Surroundings | None = None
-_is_off = False
+#: How many `started_anew` are under way.
+_off_count = 0
 
 
 class PreparedPopen(_Popen):  # type: ignore[type-arg]
@@ -163,7 +166,7 @@ class PreparedPopen(_Popen):  # type: ignore[type-arg]
     def _is_forked(self, asked: dict[str, Any]) -> bool:
         """Start it if a fork can be it; return whether that was done."""
         program = program_of(asked["args"])
-        server = None if program is None or _is_off else _server(role_of(program))
+        server = None if program is None or _off_count else _server(role_of(program))
         environment = dict(os.environ if asked["env"] is None else asked["env"])
         directory = os.fspath(asked["cwd"] or Path.cwd())
         if (
@@ -253,10 +256,10 @@ def forks_of_this_process() -> Iterator[None]:
 
 @contextlib.contextmanager
 def started_anew() -> Iterator[None]:
-    """Every process begins anew meanwhile, as a user's does."""
-    global _is_off
-    before, _is_off = _is_off, True
+    """Start every process anew meanwhile, as a user's starts. Such times may overlap in any way."""
+    global _off_count
+    _off_count += 1
     try:
         yield
     finally:
-        _is_off = before
+        _off_count -= 1
