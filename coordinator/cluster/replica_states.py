@@ -48,11 +48,13 @@ class ReplicaEvent(IntEnum):
     MISMATCHED = auto()
     #: Another service says that the datanode has the replica.
     ATTESTED = auto()
-    #: A file refers to the chunk now; no file refers to it any more.
+    #: A file refers to the chunk now.
     REFERENCED = auto()
+    #: No file refers to the chunk any more.
     DEREFERENCED = auto()
-    #: The datanode reports that the replica is gone; that it is corrupt.
+    #: The datanode reports that the replica is gone.
     REMOVED = auto()
+    #: The datanode reports that the replica is corrupt.
     FOUND_CORRUPT = auto()
     #: The datanode has not confirmed in time a replica that others reported.
     OVERDUE = auto()

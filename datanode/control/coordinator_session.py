@@ -202,9 +202,9 @@ class CoordinatorLink:
     # -- calls -------------------------------------------------------------------------------------
 
     def call(self, message: Message, deadline_s: float) -> Message:
-        """Send a request to this coordinator, once.
+        """Send a request to this coordinator once, and return its reply, which may be a Failure.
 
-        Returns a Failure. Raises PeerTimeout, and PeerUnreachable if the connection breaks or another coordinator
+        Raises PeerTimeout, and PeerUnreachable if the connection breaks or another coordinator
         leads.
         """
         with self._state:

@@ -48,7 +48,7 @@ class Replicator:
             return (yield from self._send(order, plan))
         except ChecksumMismatch as fault:
             replica = self._store.find(order.chunk)
-            # If there is a culprit, another node refused what it received.
+            # With a culprit, the replica here is good: the culprit received damaged bytes.
             if replica is not None and fault.culprit is None:
                 self._changes.corrupt(replica)
             raise

@@ -49,7 +49,11 @@ class PathRequest:
 
 @dataclass(frozen=True, slots=True)
 class PathPlan:
-    """The paths as (index of the request, nodes without the writer), the residual capacities, and the rest."""
+    """The outcome of a time step.
+
+    `paths` holds (index of the request, nodes without the writer) for each scheduled request, `residual` the
+    capacities that are left, `unscheduled` the requests without a path.
+    """
 
     paths: list[tuple[int, list[str]]]
     residual: list[int]

@@ -69,7 +69,7 @@ class ChainFinder:
     def _candidates(self, version: StateVersion) -> Iterator[tuple[StateVersion | None, list[StateVersion]]]:
         """Yield snapshots, newest first, each with the versions that lead from it to `version`.
 
-        Yields no snapshot (None) last, if there is none or if changelogs go back to the beginning.
+        The last pair has None as its snapshot if no snapshot exists, or if changelogs go back to the beginning.
         """
         found = False
         changes: list[StateVersion] = []

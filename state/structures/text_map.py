@@ -54,7 +54,7 @@ class TextMap(RecordMap):
         self.schema = schema
         self._heap = Heap(page_set, self._key.words)
         self._names = [field.name for field in schema if field.name not in key]
-        #: The word of a record that holds the reference to each text.
+        #: For each text column, the word of a record that holds the reference to the text.
         self._places = {}
         for name in self._texts:
             _, offset = self._value.place_of(_HIDDEN + name if name in self._of_key else name)

@@ -69,7 +69,7 @@ def parse_operator(data: bytes) -> StatefulOperator:
 
 
 class Location(NamedTuple):
-    """A Hadoop Path, unescaped as Hadoop prints it, and without the run.
+    """A Hadoop Path, unescaped as Hadoop prints it. The run in it is left out.
 
     `file_system` is scheme and authority, `webhdfs://host:9870` or `file:`; empty if the path has none.
     """
