@@ -382,8 +382,10 @@ class SeededRun:
             arrival_s = self._links.send(self._now_s, sender_host, receiver_host, message, told=told)
         else:
             delay_s = 0.0 if len(link) == 1 else self._times.latency_s * (0.5 + self._chance.random())
-            arrival_s = max(self._now_s + delay_s, self._arrivals.get((sender, to), 0.0))
-            self._arrivals[sender, to] = arrival_s
+            # Controller and edge are one process: all messages of a node to them share a connection (`links.py`).
+            direction = sender_host, receiver_host
+            arrival_s = max(self._now_s + delay_s, self._arrivals.get(direction, 0.0))
+            self._arrivals[direction] = arrival_s
 
         def arrive() -> None:
             if self._connections.get(link, 0) == connection:
