@@ -39,20 +39,7 @@ _PACKAGES = (
 )
 _SOURCES = sorted(path for package in _PACKAGES for path in (_ROOT / package).rglob("*.py"))
 #: The folders of the product, whose constructors and functions have few parameters.
-_WITH_FEW_PARAMETERS = (
-    "protocol",
-    "runtime",
-    "service",
-    "topology",
-    "peace",
-    "coordinator",
-    "datanode",
-    "client",
-    "state",
-    "dataflow",
-    "spark_connector",
-    "peacefs/commands",
-)
+_WITH_FEW_PARAMETERS = (*_PACKAGES, "peacefs/commands")
 _CONSTRUCTOR_PARAMETERS_MAX = 8
 _FUNCTION_PARAMETERS_MAX = 9
 

@@ -36,7 +36,8 @@ corrupt_report_timeout_s: Final = 2.0
 read_rounds_max: Final = 2
 
 
-#: Asks for the present replicas of a chunk whose layout is known. Returns the layout with a new token.
+#: Ask the coordinator which datanodes hold a chunk now. Takes the known layout; returns the current one, with a
+#: new token.
 Relocate = Callable[[ChunkLayout], fx.Steps[ChunkLayout]]
 
 

@@ -20,7 +20,7 @@ from .tokens import Tokens
 
 delegation_token_renewal_s: Final = 86_400.0
 delegation_tokens_max: Final = 100_000
-# Per owner, so that no user can take all.
+# Maximum per owner, so that one user cannot use up `delegation_tokens_max`.
 delegation_tokens_per_owner_max: Final = 1000
 
 

@@ -58,7 +58,7 @@ class LocalSmallReads:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def read(self, wanted: ReadFile, chunks: Sequence[ChunkLayout]) -> bytes | None:
-        """Return the whole answer, verified; None if it cannot be read here, or not in time.
+        """Return the verified bytes of the whole answer. Return None if this host cannot read all of it in time.
 
         `chunks` are the file's chunks, as far as the token lists them.
         """

@@ -69,7 +69,7 @@ class ReplicaChanges:
             self._corrupt.append(replica)
 
     def take(self) -> tuple[list[Replica], list[Replica], list[Replica]]:
-        """Return the pending changes that fit in one heartbeat: added, removed, corrupt."""
+        """Remove as many pending changes as fit into one heartbeat, and return them: added, removed, corrupt."""
         with self._lock:
             taken = []
             for pending in (self._added, self._removed, self._corrupt):

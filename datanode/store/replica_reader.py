@@ -29,7 +29,7 @@ _LOOKS_MAX = 4
 
 
 class Blocks(NamedTuple):
-    """Verified data of a chunk that begins on a checksum block boundary."""
+    """A verified part of a chunk. `offset` is a multiple of the checksum block size."""
 
     offset: int
     sums: bytes

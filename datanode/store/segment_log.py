@@ -89,7 +89,9 @@ class SegmentLog:
             yield from self._retire(active)
 
     def append(self, records: Sequence[NewRecord]) -> fx.Steps[None]:
-        """Return when the records are fsynced and published. (`is_published` is False for superseded ones.)
+        """Append records, fsync them and publish them.
+
+        A record that a newer version has superseded meanwhile is not published (`is_published` is False).
 
         At most `segment_batch_records_max` records, each of a small chunk. Raises DiskFull or DiskFault.
         """

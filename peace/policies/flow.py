@@ -189,7 +189,7 @@ class _Step:
         return sum(self._sends_max - node.sending for node in rack.nodes)
 
     def _send(self, batch: list[_Chunk]) -> list[_Chunk]:
-        """Plan all hops of a batch; return the chunks that were placed."""
+        """Plan every hop of the pipelines of a batch. Return the chunks that got a whole pipeline."""
         through: list[_Chunk] = []
         level = 0
         while batch:

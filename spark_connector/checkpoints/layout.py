@@ -53,7 +53,7 @@ class StoreKey(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """The store's directory, relative to the root."""
+        """The directory of the state store, relative to the checkpoint root."""
         below = "" if self.store == DEFAULT_STORE else f"/{self.store}"
         return f"{STATE}/{self.operator}/{self.partition}{below}"
 

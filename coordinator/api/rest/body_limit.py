@@ -14,9 +14,9 @@ from peacefs.service.client_shares import Shares, client_of
 
 # The time within which a body must arrive.
 control_body_timeout_s: Final = 60.0
-# Limits of bodies: for a route without its own limit, for all requests under way together, and for those of one
-# client. Parsed JSON takes several times as much memory.
+# Maximum size of one body, for routes without a limit of their own. Parsed JSON takes several times the memory.
 rest_body_bytes_max: Final = 512 * KIB
+# Maximum size of the bodies of all requests under way, and of those from one client.
 rest_bodies_bytes_max: Final = 32 * MIB
 rest_bodies_per_client_bytes_max: Final = 24 * MIB
 
