@@ -102,9 +102,9 @@ def put(
 
     A LOCAL of - is standard input.
     """
+    from .copies.transfers import TransferStyle
+    from .copies.upload import put
     from .quotas import parse_size
-    from .transfers import TransferStyle
-    from .upload import put
 
     with open_session("put", coordinator) as session:
         wanted = parse_size(block_size) if block_size else 0
@@ -125,8 +125,8 @@ def get(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Copy files and directories out."""
-    from .download import get
-    from .transfers import TransferStyle
+    from .copies.download import get
+    from .copies.transfers import TransferStyle
 
     with open_session("get", coordinator) as session:
         get(session, sources, target, TransferStyle(force, resume, jobs, as_json))
@@ -134,7 +134,7 @@ def get(
 
 def cat(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Write files to stdout."""
-    from .download import cat
+    from .copies.download import cat
 
     with open_session("cat", coordinator) as session:
         cat(session, paths)
@@ -142,7 +142,7 @@ def cat(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
 
 def tail(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Write the last KiB of files to stdout."""
-    from .download import tail
+    from .copies.download import tail
 
     with open_session("tail", coordinator) as session:
         tail(session, paths)
@@ -174,7 +174,7 @@ def cp(
 
     Within a cluster no data is copied, and a tree appears all at once.
     """
-    from .tree_copy import CopyStyle, copy_all
+    from .copies.tree_copy import CopyStyle, copy_all
 
     with open_session("cp", coordinator) as session:
         copy_all(session, sources, target, CopyStyle(recursive, force, preserve))

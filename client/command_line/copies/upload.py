@@ -8,15 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from peacefs.client.command_line.descent import Descent, descend
+from peacefs.client.command_line.progress import TransferProgress, transfer_progress
+from peacefs.client.command_line.session import FilePlace, Session
 from peacefs.client.control.values import FileStatus
 from peacefs.client.file_objects import FileSink
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.limits import fast_lane_bytes_max
 
 from .copying import copy
-from .descent import Descent, descend
-from .progress import TransferProgress, transfer_progress
-from .session import FilePlace, Session
 from .transfers import FileCopy, TransferOutcome, Transfers, TransferStyle
 
 _STDIN = "-"

@@ -18,11 +18,10 @@ from typing import Final, Self
 
 import msgspec
 
+from peacefs.client.command_line.errors import CommandErrors
+from peacefs.client.command_line.listing import print_line
+from peacefs.client.command_line.progress import TransferProgress
 from peacefs.protocol.limits import chunk_bytes_max
-
-from .errors import CommandErrors
-from .listing import print_line
-from .progress import TransferProgress
 
 transfers_listed_ahead_max: Final = 256
 

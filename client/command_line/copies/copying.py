@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from peacefs.client.command_line.progress import TransferProgress
 from peacefs.protocol.limits import packet_bytes
-
-from .progress import TransferProgress
 
 
 class CopySource(Protocol):

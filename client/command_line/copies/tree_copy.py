@@ -7,12 +7,12 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from peacefs.client.command_line.descent import Descent, descend
+from peacefs.client.command_line.progress import TransferProgress, transfer_progress
+from peacefs.client.command_line.session import FilePlace, Session
 from peacefs.client.control.values import FileStatus
 
 from .copying import copy
-from .descent import Descent, descend
-from .progress import TransferProgress, transfer_progress
-from .session import FilePlace, Session
 
 
 @dataclass(frozen=True)

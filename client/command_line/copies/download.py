@@ -12,13 +12,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from peacefs.client.command_line.descent import Descent, descend
+from peacefs.client.command_line.progress import TransferProgress, transfer_progress
+from peacefs.client.command_line.session import FilePlace, Session
 from peacefs.client.control.values import FileStatus
 from peacefs.protocol.errors import ChunkUnavailable
 
 from .copying import copy
-from .descent import Descent, descend
-from .progress import TransferProgress, transfer_progress
-from .session import FilePlace, Session
 from .transfers import FileCopy, TransferOutcome, Transfers, TransferStyle
 
 #: The same as `hdfs dfs -tail`.
