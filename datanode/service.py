@@ -1,33 +1,26 @@
-"""The datanode as a process: learns its cluster, locks its directory, recovers its store, then serves."""
+"""The datanode's parts: made, connected, started and stopped. `process.py` runs one."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import logging
 import os
 import random
 import socket
-import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 from typing import Final
 
 import msgspec
-import uvloop
 
 from peacefs.client.transfer.write_grants import GrantClient
-from peacefs.datanode.limits import gateway_cut_off_s, gateway_drain_s, reregister_backoff_max_s
+from peacefs.datanode.limits import gateway_cut_off_s, gateway_drain_s
 from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
-from peacefs.protocol.handshake import COORDINATOR, Identity
-from peacefs.protocol.limits import thread_switch_interval_s
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import (
     AskStreams,
     BalanceDisks,
@@ -48,28 +41,14 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.tokens import Signer
 from peacefs.runtime import effects as fx
 from peacefs.runtime.begun_calls import with_begun_calls
-from peacefs.runtime.connection_handshakes import open_connection
 from peacefs.runtime.connection_pool import ConnectionPool
 from peacefs.runtime.in_process_payloads import ServedHere
-from peacefs.runtime.secret import (
-    SECRET_FILE_VARIABLE,
-    find_secret_file,
-    read_again,
-    read_secrets,
-    require_secret_for,
-)
 from peacefs.runtime.thread_driver import ThreadDriver
-from peacefs.runtime.tls import TlsIdentity, describe_tls, require_tls_for
+from peacefs.runtime.tls import TlsIdentity, describe_tls
 from peacefs.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.service.http_server import build_server, listen
 from peacefs.service.lifeline import announce
 from peacefs.service.process import (
-    keep_freed_memory,
-    log_to_stderr,
-    raise_open_files_limit,
-    require_tracing,
-    stop_event,
-    trace_to,
     when_told_to_reload,
 )
 
@@ -80,7 +59,7 @@ from .control.coordinator_links import CoordinatorLinks
 from .control.coordinator_session import Respond
 from .control.prover import Prover
 from .control.replicator import Replicator
-from .disks.data_directories import Claimed, claim_directories, cluster_of, rooms_of
+from .disks.data_directories import Claimed, rooms_of
 from .disks.disk import Disk, DiskState
 from .disks.disk_balancer import DiskBalancer
 from .disks.disk_set import DiskSet
@@ -121,72 +100,6 @@ log = logging.getLogger("peacefs.datanode")
 Pace = Callable[[ChunkIntake], ChunkIntake]
 
 
-def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
-    """Serve until told to stop. Raises StartupError if the datanode cannot start.
-
-    Experiments pass in `pace`: chunks are then written to what it returns for the store. No open files are shared
-    with readers, because their reads could not be slowed down.
-    """
-    log_to_stderr("datanode", options.log)
-    require_tracing(options.traces)
-    raise_open_files_limit()
-    keep_freed_memory()
-    sys.setswitchinterval(thread_switch_interval_s)
-    secret_file = find_secret_file(options.secret_file)
-    require_secret_for(options.host, secret_file)
-    addresses = [options.host, options.advertise or options.host]
-    coordinators = [host for host, _port in (options.coordinator, *options.more_coordinators)]
-    require_tls_for([*addresses, *coordinators], options.tls, no_tls=options.no_tls)
-    tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
-    if secret_file is None:
-        raise StartupError(
-            f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
-            f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
-        )
-    uvloop.run(_serve(options, secret_file, tls, pace))
-
-
-async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity | None, pace: Pace | None) -> None:
-    stop = stop_event(options.parent_fd)
-    signer = Signer(*read_secrets(secret_file))
-    when_told_to_reload(partial(read_again, signer, secret_file))
-    cluster = cluster_of(options.directory)
-    if cluster is None:
-        cluster = await _learn_cluster(options, signer, stop, tls)
-        if cluster is None:
-            return
-    with claim_directories(
-        options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
-    ) as claimed:
-        end_traces = trace_to("datanode", claimed.directory.node, options.traces)
-        try:
-            await Datanode(options, claimed, signer, tls, pace).serve(stop)
-        finally:
-            await asyncio.to_thread(end_traces)
-
-
-async def _learn_cluster(
-    options: DatanodeOptions, signer: Signer, stop: asyncio.Event, tls: TlsIdentity | None
-) -> str | None:
-    """Return the coordinator's cluster; wait until a coordinator answers. Return None if told to stop."""
-    me = Identity("", "datanode", "a new datanode", signer)
-    coordinators = itertools.cycle((options.coordinator, *options.more_coordinators))
-    while not stop.is_set():
-        try:
-            connection, peer = await asyncio.to_thread(
-                open_connection, next(coordinators), "the coordinator", me, tls, role=COORDINATOR
-            )
-            connection.close()
-            return peer.cluster
-        except PeerRefused as refusal:
-            raise StartupError(f"the coordinator refuses this datanode: {refusal.message}") from None
-        except PeacefsError as error:
-            log.warning("%s; trying again", error.message)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), reregister_backoff_max_s / 5)
-    return None
-
-
 def _disk_changed(disk: Disk, replicas: int) -> None:
     match disk.state:
         case DiskState.FAILED:
@@ -219,7 +132,7 @@ def _no_room() -> int:
 
 
 class Datanode:
-    """All parts of a running datanode: makes, connects, starts and stops them. `run` makes one per process.
+    """All parts of a running datanode: makes, connects, starts and stops them. `process.run` makes one.
 
     The links to the coordinators call its methods as their `SessionOwner`.
     """

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from peacefs.datanode.options import DatanodeOptions
-from peacefs.datanode.service import run
+from peacefs.datanode.process import run
 from peacefs.datanode.store.interface import ChunkIntake
 from peacefs.protocol.errors import PeacefsError
 from peacefs.service.trace_options import TraceOptions

@@ -366,7 +366,7 @@ def datanode(
 ) -> None:
     """Run a datanode: chunks on one or more disks."""
     from peacefs.datanode.options import DatanodeOptions
-    from peacefs.datanode.service import run
+    from peacefs.datanode.process import run
 
     first, *others = node_addresses(coordinator)
     run(

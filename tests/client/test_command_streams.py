@@ -60,7 +60,11 @@ def test_with_nobody_to_read_it_a_command_ends_as_coreutils_do(environment: dict
 
 
 @pytest.mark.parametrize("command", ["ls /", "report", "fsck --json"])
-def test_a_closed_standard_output_is_a_fault_in_one_line(environment: dict[str, str], command: str) -> None:
+def test_a_closed_standard_output_is_a_fault_in_one_line(
+    environment: dict[str, str], files: PeaceFileSystem, home: str, command: str
+) -> None:
+    # Of an empty root, `ls` prints nothing.
+    files.mkdirs(home)
     shell = f'exec "{sys.executable}" -m peacefs {command} >&-'
     done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=180)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)

@@ -114,7 +114,7 @@ def test_trace_of_a_stock_client_goes_on_at_the_gateway(tmp_path: Path, traces: 
 
 def test_trace_costs_no_import_where_nothing_is_traced() -> None:
     program = (
-        "import sys, peacefs.coordinator.process, peacefs.datanode.service, peacefs.client.filesystem, "
+        "import sys, peacefs.coordinator.process, peacefs.datanode.process, peacefs.client.filesystem, "
         "peacefs.client.requests, peacefs.command; "
         "sys.exit('opentelemetry.sdk' in sys.modules or 'opentelemetry.exporter' in sys.modules)"
     )

@@ -56,7 +56,7 @@ PREPARED = {
         "pydantic.v1",
         "uvicorn.protocols.http.httptools_impl",
     ),
-    "datanode": (*_EVERYWHERE, "peacefs.datanode.service", "uvicorn.protocols.http.httptools_impl"),
+    "datanode": (*_EVERYWHERE, "peacefs.datanode.process", "uvicorn.protocols.http.httptools_impl"),
     "command": (
         *_EVERYWHERE,
         "peacefs.client.filesystem",
