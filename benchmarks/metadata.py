@@ -18,8 +18,9 @@ from pathlib import Path
 
 from peacefs.coordinator.limits import list_page_entries, reclaim_entries_per_commit
 from peacefs.coordinator.metadata.group_commit import GroupCommit
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import reclaim_step
@@ -133,7 +134,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as scratch:
-        metadata = SqliteMetadata.open(Path(scratch) / "metadata.sqlite", owner="root")
+        metadata = open_store(Path(scratch) / "metadata.sqlite", owner="root")
         metadata.begin_epoch()
         commits = GroupCommit(metadata, lambda fault: os._exit(1))
         number = measure_creates(commits, 0, arguments.seconds, 1)

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, Replica, WrittenChunk
@@ -28,7 +28,7 @@ def existing(number: int, top: str = "/existing") -> str:
 
 def load(store: Path, files: int, holders: tuple[str, ...], top: str = "/existing") -> list[Replica]:
     """Makes files of one chunk of 1 KiB that `holders` have; empty files where there are none. The replicas."""
-    metadata = SqliteMetadata.open(store, owner=OWNER)
+    metadata = open_store(store, owner=OWNER)
     numbering = Numbering(metadata.begin_epoch())
     receipts = [Receipt(node, b"") for node in holders]
     replicas: list[Replica] = []

@@ -30,9 +30,11 @@ from .failover.leadership import Leadership
 from .health import Condition
 from .metadata.epochs import Begun, draw_epoch, epochs_of
 from .metadata.group_commit import Commit
-from .metadata.store import Metadata, MetadataFault, Reader, Touched
+from .metadata.reader import Reader
+from .metadata.store import Metadata, MetadataFault, Touched
 from .namespace.permissions import Callers
 from .operations.context import OperationContext
+from .operations.durable_answers import DurableAnswers
 from .operations.files import Files
 from .operations.supervision import SupervisionService
 from .operations.waiters import Wait, wait_on_loop
@@ -57,6 +59,8 @@ class Surroundings:
     commit: Commit
     signer: Signer
     links: DatanodeLinks
+    #: Waits until an entry of the log is durable, or raises ServiceUnready when it was refused.
+    until_durable: Callable[[int], Awaitable[None]]
     #: Runs a request of a datanode that may wait, or raises Overloaded.
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     #: Called when the metadata can no longer be written.
@@ -130,6 +134,7 @@ class Assembly:
             self.core,
             around.signer,
             around.links,
+            DurableAnswers(around.metadata.rows, around.until_durable),
             settings.callers,
             monotonic=around.monotonic,
             wall_clock=around.wall_clock,

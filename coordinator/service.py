@@ -10,7 +10,6 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -18,7 +17,7 @@ from fastapi import FastAPI
 
 from peacefs.coordinator.limits import bearer_token_min_s, proof_nonce_bytes
 from peacefs.protocol.asgi import App
-from peacefs.protocol.errors import BadRequest, StartupError
+from peacefs.protocol.errors import BadRequest, ServiceUnready, StartupError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import checkpoint_look_timeout_s
 from peacefs.protocol.messages import Trust
@@ -39,6 +38,7 @@ from .api.admin_socket import is_own_user, listen_for_administrators
 from .api.admission import Admission
 from .api.audited_requests import AuditedRequests
 from .api.authentication import Authentication, Authenticator, LocalAdministration
+from .api.durable_responses import DurableResponses
 from .api.impersonation import Impersonation
 from .api.live import LiveFeed
 from .api.rest.app import build_rest
@@ -69,9 +69,10 @@ from .failover.relay import Relay, Relayed, ask_over_http
 from .journal.port import Member
 from .metadata.engines import ENGINE
 from .metadata.epochs import Begun
-from .metadata.group_commit import GroupCommit
-from .metadata.store import Metadata, MetadataFault, Touched, Transaction
+from .metadata.group_commit import GroupCommit, WriterThread, metadata_tend_interval_s
+from .metadata.store import Metadata, MetadataFault, Touched
 from .metadata.token_records import TOKEN_TABLES
+from .metadata.transaction import Transaction
 from .metrics import (
     commit_seconds,
     grant_waited_seconds,
@@ -110,7 +111,7 @@ _EXIT_AFTER_FAILED_WORK = 70  # EX_SOFTWARE
 
 
 class Coordinator:
-    """All parts of a running coordinator. Owned by its event loop, but for the writer thread of the commits."""
+    """All parts of a running coordinator. Owned by its event loop."""
 
     def __init__(
         self,
@@ -130,12 +131,13 @@ class Coordinator:
         self._signer = signer
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
         audited = None if self._audit is None else AuditedRpc(self._audit, signer)
+        loop = asyncio.get_running_loop()
         self._commits = GroupCommit(
             metadata,
             self._stop_at_once,
             self._tell_of_room,
-            # The loop is woken once for all that one commit brought.
-            deliver=asyncio.get_running_loop().call_soon_threadsafe,
+            run=WriterThread(loop.call_soon_threadsafe),
+            soon=loop.call_soon,
             on_taken=commit_seconds().observe,
         )
         self._reader = metadata.reader()
@@ -155,6 +157,7 @@ class Coordinator:
                 commit=self._commit,
                 signer=signer,
                 links=links,
+                until_durable=self._until_durable,
                 spawn=calls.spawn,
                 on_fault=self._stop_at_once,
                 rng=random.Random(),
@@ -267,6 +270,7 @@ class Coordinator:
         yield from self._parts.background.of_any()
         yield "watching the loop", LoopWatchdog().watch()
         yield "keeping the commit record", self._keep_record()
+        yield "tending the metadata", self._tend()
         if self._leadership.leads:
             yield from self._of_leader()
 
@@ -339,7 +343,8 @@ class Coordinator:
         add_checkpoint_look_routes(rest, inspector, viewing)
         add_query_routes(rest, self._parts.supervising, viewing)
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
-        app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)
+        durable = DurableResponses(self._authenticated(rest, for_superusers), self._parts.context.durable)
+        app: App = BrowserGuard(durable, names)
         if self._audit is not None:
             app = AuditedRequests(app, self._audit, self._signer)
         if self._failover is not None:
@@ -444,16 +449,25 @@ class Coordinator:
 
     async def _commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
         self._leadership.refuse_to_commit()
-        answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        submitted = self._commits.submit(change, in_any_case=in_any_case)
-        submitted.add_done_callback(partial(_hand_on, answered))
-        try:
-            with spanning("commit"):
-                return await answered
-        except asyncio.CancelledError:
-            # Whoever asked has gone: it is not done, unless that has begun.
-            submitted.cancel()
-            raise
+        settled = asyncio.get_running_loop().create_future()
+        with spanning("commit"):
+            answer = self._commits.submit(change, partial(_settle, settled), in_any_case=in_any_case)
+            await settled
+        return answer
+
+    async def _until_durable(self, number: int) -> None:
+        """Return when an entry is durable. Raises ServiceUnready when it was refused."""
+        settled = asyncio.get_running_loop().create_future()
+        self._commits.wait_for(number, partial(_settle, settled))
+        await settled
+
+    async def _tend(self) -> None:
+        """Do what is due beside the commits."""
+        seen = self._commits.commits
+        while True:
+            await asyncio.sleep(metadata_tend_interval_s)
+            self._commits.tend(idle=self._commits.commits == seen)
+            seen = self._commits.commits
 
     def _sync_record(self) -> None:
         """From a thread of its own: commits do not wait for it."""
@@ -487,12 +501,10 @@ class Coordinator:
         os._exit(_EXIT_AFTER_DISK_FAULT)
 
 
-def _hand_on(answered: asyncio.Future[T], submitted: Future[T]) -> None:
-    """On the event loop, where commits deliver."""
-    if answered.done():
+def _settle(settled: asyncio.Future[None], error: ServiceUnready | None) -> None:
+    if settled.done():
         return
-    error = submitted.exception()
     if error is None:
-        answered.set_result(submitted.result())
+        settled.set_result(None)
     else:
-        answered.set_exception(error)
+        settled.set_exception(error)

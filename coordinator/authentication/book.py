@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from peacefs.coordinator.metadata.group_commit import Commit
-from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.metadata.token_records import (
     DelegationRecord,
     IssuedToken,
@@ -20,6 +19,7 @@ from peacefs.coordinator.metadata.token_records import (
     TokenRecord,
     TokenRecords,
 )
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.messages import Trust, TrustedKey
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peacefs.coordinator.metadata.group_commit import Commit
-from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.callers.verifier import Verifier
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from peacefs.coordinator.core import CoordinatorCore
-from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace import operations as namespace
 
 # Chunks that a starting coordinator loads before others get their turn.

@@ -10,7 +10,9 @@ from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedCounts
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.epochs import Begun, accept
 from peacefs.coordinator.metadata.group_commit import Commit, no_room
-from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import unreferenced_chunk_kept_s

@@ -135,7 +135,8 @@ class Failover:
     async def _stand_by(self) -> None:
         is_behind = True
         while is_behind:
-            seen, touched = await self._run(self._follow)
+            seen = await self._run(self._look)
+            touched = self._metadata.apply(seen.entries) if seen.entries else None
             self._leadership.seen(seen.leader)
             self._leadership.epoch = seen.epoch
             if touched is not None:
@@ -145,26 +146,26 @@ class Failover:
         if seen.leader is None and self._follower.is_warm and not self._is_handing_over:
             await self._try_to_lead()
 
-    def _follow(self) -> tuple[Look, Touched | None]:
-        """Look at the journal, and apply what is new in it."""
+    def _look(self) -> Look:
+        """Look at what is new in the journal. Raises FarBehind."""
         after = self._metadata.journal_place().number
         seen = self._journal.look(after, journal_read_entries)
         if not seen.entries:
-            return seen, None
+            return seen
         if seen.entries[0].number != after + 1:
             raise FarBehind(
                 f"the journal begins with entry {seen.entries[0].number}, this store ends with {after}"
             )
         self.standings.looked(seen)
-        return seen, self._metadata.apply(seen.entries)
+        return seen
 
     async def _catch_up(self) -> None:
         """Apply all entries that are there."""
         while True:
-            _, touched = await self._run(self._follow)
-            if touched is None:
+            seen = await self._run(self._look)
+            if not seen.entries:
                 return
-            self._follower.changed(touched)
+            self._follower.changed(self._metadata.apply(seen.entries))
 
     async def _try_to_lead(self) -> None:
         began_s = self._clock()
@@ -199,7 +200,7 @@ class Failover:
                 "put back as it once was. Nothing was changed. Restore etcd, or stop all coordinators, "
                 "`peacefs metadata discard-journal --journal ...`, and start this one first"
             )
-        return await self._run(lambda: draw_epoch(self._metadata, above=epoch - 1))
+        return draw_epoch(self._metadata, above=epoch - 1)
 
     async def _give_up(self) -> None:
         try:

@@ -22,7 +22,8 @@ from peacefs.coordinator.metadata.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
 from peacefs.protocol.limits import unreferenced_chunk_kept_s
 
-from .store import Metadata, Transaction
+from .store import Metadata
+from .transaction import Transaction
 
 # The coordinator notes so often which numbers have been drawn by then.
 gc_floor_mark_interval_s: Final = 2.0

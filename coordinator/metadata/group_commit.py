@@ -1,7 +1,7 @@
-"""Group commit: requests that wait share one commit, and are answered when it is on the disk.
+"""Group commit: changes are made at once, and share an entry of the log with all that come while one is written.
 
-One thread owns the writing. Alone, a request pays for one commit and waits for nobody; together they pay for one
-among them, and wait a moment for those who are likely to come along (`CommitDelay`). Knows no request and no SQL.
+Owned by the event loop; what writes the entries is given (`Run`): a thread in the service, chance in the simulation.
+Whoever has changed something, or has seen what is not durable yet, is told when it is. Knows no request.
 """
 
 from __future__ import annotations
@@ -9,27 +9,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
+from typing import Final, Protocol, TypeVar
 
 from peacefs.protocol.errors import Overloaded, ServiceUnready
 
-from .store import Metadata, MetadataFault, MetadataFull, RequestOutcome, Transaction
+from .store import Metadata, MetadataFault, MetadataFull, Sealed
+from .transaction import Transaction
 
-commit_batch_max: Final = 256
 commit_queue_max: Final = 10_000
-# A commit waits for changes that are likely to come, but for no longer than this part of what commits take.
-commit_delay_share: Final = 0.25
-commit_delay_s_max: Final = 0.005
-# When no change has come for so long, what the log holds is copied into the store; in any case after the second.
-# Each time changes wait for two syncs; until then the log alone holds them.
+# So often the one that commits does what is due beside: see `Metadata.tend`.
 metadata_tend_interval_s: Final = 0.25
 
 
 T = TypeVar("T")
+#: Told that what was waited for is durable (None), or why it is not.
+Settled = Callable[[ServiceUnready | None], None]
 
 
 class Commit(Protocol):
@@ -39,51 +35,19 @@ class Commit(Protocol):
         """`in_any_case` is for background tasks: nobody can tell them to come again when too many changes wait."""
 
 
-class CommitDelay:
-    """Tells how many changes a commit may wait for, and for how long (PostgreSQL: commit_delay). Pure.
+class Run(Protocol):
+    """Does what blocks, elsewhere, and reports the outcome on the event loop; in order, one at a time."""
 
-    A client that has been answered often asks for the next change at once. A commit that began without it would be
-    a small one, and so would that client's be; each costs a sync, and its way through the journal.
-    """
+    def __call__(self, work: Callable[[], None], done: Callable[[BaseException | None], None], /) -> None: ...
 
-    #: Over so many commits their time is smoothed.
-    _COMMITS = 8
-
-    def __init__(self, share: float = commit_delay_share) -> None:
-        self._share = share
-        self._commit_s = 0.0
-        #: As many changes as were wanted at once lately.
-        self.expected = 1
-
-    @property
-    def wait_s(self) -> float:
-        """Return how long those who are expected may be waited for: a part of what a commit takes."""
-        return min(self._commit_s * self._share, commit_delay_s_max)
-
-    def committed(self, together: int, waiting: int, taken_s: float) -> None:
-        """So many changes were committed together, and so many more came in that time."""
-        self.expected = min(together + waiting, commit_batch_max)
-        self._commit_s += (taken_s - self._commit_s) / self._COMMITS
-
-
-@dataclass(frozen=True)
-class CommitBounds:
-    """The bounds of one writer; tests set smaller ones."""
-
-    #: The most changes that share one commit, and the most that wait.
-    batch_max: int = commit_batch_max
-    queue_max: int = commit_queue_max
-
-
-class _Waiting(NamedTuple):
-    request: Callable[[Transaction], Any]
-    future: Future[Any]
+    def close(self) -> None:
+        """Return when all is done."""
 
 
 class GroupCommit:
-    """The writer thread. When the store has failed it calls `on_fatal`, once: stop the coordinator then.
+    """Changes and those who wait for them. When the store has failed it calls `on_fatal`, once: stop then.
 
-    While the disk has no room, each commit is tried and its requests are refused; `on_room` is told when that
+    While the disk has no room, each entry is tried and its requests are refused; `on_room` is told when that
     begins (False) and when it ends (True).
     """
 
@@ -93,109 +57,130 @@ class GroupCommit:
         on_fatal: Callable[[MetadataFault], None],
         on_room: Callable[[bool], None] = lambda has_room: None,
         *,
-        bounds: CommitBounds | None = None,
+        run: Run,
+        soon: Callable[[Callable[[], None]], object],
+        queue_max: int = commit_queue_max,
         clock: Callable[[], float] = time.monotonic,
-        deliver: Callable[[Callable[[], None]], object] = lambda settle: settle(),
         on_taken: Callable[[float], object] = lambda seconds: None,
-        delay: CommitDelay | None = None,
     ) -> None:
-        """`deliver` has the futures of a commit settled in one go: it is handed that in the writer's thread.
+        """`soon` calls something on the event loop once all that is ready has had its turn.
 
-        `on_taken` is told, in that thread, how many seconds each commit took, its sync included.
+        `on_taken` is told how many seconds each entry took to be written, its sync included.
         """
         self._metadata = metadata
+        self._rows = metadata.rows
         self._on_fatal = on_fatal
         self._on_room = on_room
-        self._bounds = bounds or CommitBounds()
+        self._run = run
+        self._soon = soon
+        self._queue_max = queue_max
         self._clock = clock
-        self._deliver = deliver
         self._on_taken = on_taken
-        self._waiting: deque[_Waiting] = deque()
-        self._changed = threading.Condition()
-        self._closed = False
-        #: Commits made and requests they carried, for metrics and benchmarks.
+        #: By the number of the entry that they wait for, in order.
+        self._waiting: deque[tuple[int, Settled]] = deque()
+        self._is_closed = False
+        self._is_writing = False
+        self._is_due = False
+        self._had_room = True
+        #: Entries made and changes they carried, for metrics and benchmarks.
         self.commits = 0
         self.requests = 0
-        self._had_room = True
-        self._delay = delay or CommitDelay()
-        #: So many waiting changes wake the writer.
-        self._wakes_at = 1
-        self._thread = threading.Thread(target=self._run, name="metadata-writer", daemon=True)
-        self._thread.start()
-
-    def submit(self, request: Callable[[Transaction], T], *, in_any_case: bool = False) -> Future[T]:
-        """`in_any_case` is for what the coordinator does by itself: it is little, and waits however many wait."""
-        future: Future[T] = Future()
-        with self._changed:
-            if self._closed:
-                raise _unready()
-            queue_max = self._bounds.queue_max
-            if len(self._waiting) >= queue_max and not in_any_case:
-                raise Overloaded(f"{queue_max} changes of the metadata are waiting already; try again")
-            self._waiting.append(_Waiting(request, future))
-            if len(self._waiting) >= self._wakes_at:
-                self._changed.notify()
-        return future
+        metadata.on_durable = self._durable
+        metadata.on_refused = self._refused
 
     @property
     def waiting(self) -> int:
-        """Return how many changes wait."""
+        """Return how many wait."""
         return len(self._waiting)
 
-    def close(self) -> None:
-        """Commits what waits, takes nothing more, and ends the thread."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        self._thread.join()
+    def submit(self, change: Callable[[Transaction], T], settled: Settled, *, in_any_case: bool = False) -> T:
+        """Make a change now and return its answer, which may be told once `settled` was called with None.
 
-    def _run(self) -> None:
-        while (batch := self._next_batch()) is not None:
-            try:
-                self._metadata.tend(idle=not batch)
-            except MetadataFault as fault:
-                self._fail([waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()])
-                self._on_fatal(fault)
-                return
-            # A caller may have given up while it waited; from here on its request is not taken back.
-            batch = [waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()]
-            if not batch:
-                continue
-            begun_s = self._clock()
-            try:
-                outcomes = self._metadata.commit([waiting.request for waiting in batch])
-            except MetadataFull as full:
-                self._tell_of_room()
-                refusal = partial(_no_room_in_journal, str(full)) if full.in_journal else no_room
-                self._deliver(partial(_refuse, batch, refusal))
-                continue
-            except MetadataFault as fault:
-                self._fail(batch)
-                self._on_fatal(fault)
-                return
-            taken_s = self._clock() - begun_s
-            self._delay.committed(len(batch), len(self._waiting), taken_s)
-            self._on_taken(taken_s)
-            self._tell_of_room()
-            self.commits += 1
-            self.requests += len(batch)
-            self._deliver(partial(_settle_all, batch, outcomes))
-
-    def _next_batch(self) -> list[_Waiting] | None:
-        """Return the waiting changes up to a limit, nothing after a pause, and None when the end was requested and
-        all is done.
+        Raises what the change raises, Overloaded when too many wait already, unless `in_any_case`, and
+        ServiceUnready when no commit is possible any more; then `settled` is not called.
         """
-        with self._changed:
-            if not self._waiting:
-                if self._closed:
-                    return None
-                self._changed.wait(metadata_tend_interval_s)
-            expected = min(self._delay.expected, self._bounds.batch_max)
-            if 0 < len(self._waiting) < expected and not self._closed:
-                self._wakes_at = expected
-                self._changed.wait(self._delay.wait_s)
-                self._wakes_at = 1
-            return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._bounds.batch_max))]
+        if self._is_closed:
+            raise stopping()
+        if len(self._waiting) >= self._queue_max and not in_any_case:
+            raise Overloaded(f"{self._queue_max} changes of the metadata are waiting already; try again")
+        try:
+            outcome = self._metadata.attempt(change)
+        except MetadataFault as fault:
+            self._fail(fault)
+            raise stopping() from fault
+        if outcome.error is not None:
+            raise outcome.error
+        self.requests += 1
+        self.wait_for(self._rows.last, settled)
+        answer: T = outcome.answer
+        return answer
+
+    def wait_for(self, number: int, settled: Settled) -> None:
+        """Have `settled` called when an entry is durable, or is not to be; at once when it is durable."""
+        if number <= self._rows.durable:
+            settled(None)
+            return
+        self._waiting.append((number, settled))
+        if not self._is_writing and not self._is_due:
+            self._is_due = True
+            self._soon(self._begin)
+
+    def close(self) -> None:
+        """Make durable all that was changed, and take nothing more."""
+        self._is_closed = True
+        self._run.close()
+        if self._metadata.rows.is_ahead:
+            try:
+                self._metadata.flush()
+            except MetadataFull:
+                return
+            except MetadataFault as fault:
+                self._fail(fault)
+
+    def tend(self, *, idle: bool) -> None:
+        """Do what is due beside the commits, to be called every `metadata_tend_interval_s`."""
+        try:
+            self._metadata.tend(idle=idle)
+        except MetadataFault as fault:
+            self._fail(fault)
+
+    def _begin(self) -> None:
+        self._is_due = False
+        if self._is_writing or self._is_closed:
+            return
+        sealed = self._metadata.seal()
+        if sealed is None:
+            return
+        self._is_writing = True
+        begun_s = self._clock()
+        self._run(lambda: self._metadata.write(sealed), lambda error: self._written(sealed, begun_s, error))
+
+    def _written(self, sealed: Sealed, begun_s: float, error: BaseException | None) -> None:
+        self._is_writing = False
+        if error is None:
+            self.commits += 1
+            self._on_taken(self._clock() - begun_s)
+            self._metadata.written(sealed)
+            self._tell_of_room()
+        elif isinstance(error, MetadataFull):
+            self._metadata.refused(sealed, error)
+            self._tell_of_room()
+        else:
+            fault = error if isinstance(error, MetadataFault) else MetadataFault(repr(error))
+            self._fail(fault)
+            return
+        if self._rows.ops:
+            self._begin()
+
+    def _durable(self, number: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= number:
+            waiting.popleft()[1](None)
+
+    def _refused(self, full: MetadataFull) -> None:
+        refused, self._waiting = self._waiting, deque()
+        for _, settled in refused:
+            settled(_no_room_in_journal(str(full)) if full.in_journal else no_room())
 
     def _tell_of_room(self) -> None:
         has_room = self._metadata.has_room
@@ -203,38 +188,53 @@ class GroupCommit:
             self._had_room = has_room
             self._on_room(has_room)
 
-    def _fail(self, batch: list[_Waiting]) -> None:
-        with self._changed:
-            self._closed = True
-            never_tried = [waiting for waiting in self._waiting if waiting.future.set_running_or_notify_cancel()]
-            self._waiting.clear()
-        self._deliver(partial(_refuse, [*batch, *never_tried], _unready))
+    def _fail(self, fault: MetadataFault) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        failed, self._waiting = self._waiting, deque()
+        for _, settled in failed:
+            settled(stopping())
+        self._on_fatal(fault)
+
+
+class WriterThread:
+    """A thread that writes entries; the loop hears of each on the loop."""
+
+    def __init__(self, hand_over: Callable[[Callable[[], None]], object]) -> None:
+        """`hand_over` has something called on the event loop, from this thread."""
+        self._hand_over = hand_over
+        self._work: SimpleQueue[tuple[Callable[[], None], Callable[[BaseException | None], None]] | None] = (
+            SimpleQueue()
+        )
+        self._thread = threading.Thread(target=self._serve, name="metadata-writer", daemon=True)
+        self._thread.start()
+
+    def __call__(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        self._work.put((work, done))
+
+    def close(self) -> None:
+        self._work.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while (item := self._work.get()) is not None:
+            work, done = item
+            error: BaseException | None = None
+            try:
+                work()
+            except Exception as raised:
+                error = raised
+            self._hand_over(lambda done=done, error=error: done(error))  # type: ignore[misc]
 
 
 def run_now(metadata: Metadata, request: Callable[[Transaction], T]) -> T:
-    """Commits one request by itself and gives its answer, or raises the error that undid it."""
+    """Commit one request by itself and give its answer, or raise the error that undid it."""
     outcome = metadata.commit([request])[0]
     if outcome.error is not None:
         raise outcome.error
     answer: T = outcome.answer
     return answer
-
-
-def _settle_all(batch: Sequence[_Waiting], outcomes: Sequence[RequestOutcome]) -> None:
-    for waiting, outcome in zip(batch, outcomes, strict=True):
-        _settle(waiting.future, outcome)
-
-
-def _refuse(batch: Sequence[_Waiting], error: Callable[[], ServiceUnready]) -> None:
-    for waiting in batch:
-        waiting.future.set_exception(error())
-
-
-def _settle(future: Future[Any], outcome: RequestOutcome) -> None:
-    if outcome.error is not None:
-        future.set_exception(outcome.error)
-    else:
-        future.set_result(outcome.answer)
 
 
 def no_room() -> ServiceUnready:
@@ -248,5 +248,6 @@ def _no_room_in_journal(why: str) -> ServiceUnready:
     return ServiceUnready(f"{why}: nothing can be changed until there is")
 
 
-def _unready() -> ServiceUnready:
+def stopping() -> ServiceUnready:
+    """Return the answer to every request when no commit is possible any more."""
     return ServiceUnready("the coordinator is stopping and commits no more; ask again when it is back")

@@ -13,6 +13,12 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 
 InodeId = int
 
+#: The root directory: it has an inode and no entry. All other inodes are numbers of an epoch from 1 on.
+ROOT: InodeId = 1
+ROOT_GROUP = "supergroup"
+#: As in HDFS: only superusers make something in the root.
+ROOT_PERMISSION = 0o755
+
 
 class InodeKind(Enum):
     """The two kinds of inode."""
@@ -151,11 +157,13 @@ class RenameMode(Enum):
     OVERWRITE = "OVERWRITE"
 
 
-class Inode(NamedTuple):
+class Inode(msgspec.Struct, frozen=True, gc=False):
     """Directories have zeros for length, block_bytes, replication and accessed_ms.
 
     `acl` are the entries that go beyond the permission, empty for none: see `namespace.acl_rules`. `attributes_tx`
-    is the transaction that changed the extended attributes last; 0 while there are none.
+    is the transaction that changed the extended attributes last; 0 while there are none. `from_tx` is the one that
+    made this row what it is, as far as snapshots tell the difference. A million of them are in memory, so the
+    garbage collector does not look at them: all fields are numbers, texts and an enumeration.
     """
 
     inode: InodeId
@@ -170,6 +178,7 @@ class Inode(NamedTuple):
     replication: int
     acl: str = ""
     attributes_tx: int = 0
+    from_tx: int = 0
 
 
 class Origin(NamedTuple):

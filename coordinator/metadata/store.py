@@ -1,54 +1,43 @@
-"""The port behind which the metadata lies: the words in which the namespace reads and writes it.
+"""The metadata that is open: changes are made in memory, made durable by the log, and brought to the image later.
 
-Words of the schema:
-
-    inode       a file or directory, by number; the name is not part of it
-    entry       (parent, name) -> inode
-    reference   (inode, position) -> chunk and how many bytes of it belong to the file
-    chunk       what datanodes hold replicas of; counted by the references to it
-    discarded   an inode that has lost its name and whose contents wait to be reclaimed
-    request     an answer that was given, for whoever asks again
-    datanode    one that an operator is taking out of service
-    lease       the right to extend a file, by number: a higher one takes it from whoever had it
-    snapshot    a directory as it was when a transaction had taken effect
-    pin         the same for a short while, and for nobody to see
-    quota       what a directory may hold, and what it holds: kept with every change
-    attribute   (inode, name) -> value: an extended attribute
-    run         the latest run of a query whose checkpoint root a directory is
-    credential  keys, tokens and OAuth2 clients: see `credentials`
-
-Inodes, entries, references and attributes are valid from one transaction to another. What is superseded goes at
-once, unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's
-business alone; the namespace sees what is valid now, or, through a reader of the past, what was valid then.
-
-Knows no path, no HDFS, no SQL. The methods are in `topics`; what an engine is besides is in `engine`.
+Owned by one thread, the event loop's. A request is carried out at once (`attempt`); what requests have changed
+becomes an entry (`seal`), which any thread makes durable (`write`); the owner hears of that (`written`). Whoever
+answers waits until what the answer depends on is durable. If there was no room, the entry and all that was done
+after it are undone (`refused`).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence, Set
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+import contextlib
+import logging
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from peacefs.coordinator.journal.port import Entry
-from peacefs.protocol.ids import ChunkId
+from peacefs.coordinator.journal.port import Entry, JournalFull
+from peacefs.coordinator.journal.writer import JournalWriter, content_of
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.ids import ChunkId, Numbering, first_of_epoch
+from peacefs.protocol.limits import MIB
 
-from .model import InodeId
-from .topics.answers import AnswerChanges, AnswerReader
-from .topics.chunks import ChunkChanges, ChunkRecordReader
-from .topics.credentials import CredentialChanges, CredentialReader
-from .topics.leases import LeaseChanges, LeaseReader
-from .topics.names import NameChanges, NameReader
-from .topics.queries import QueryChanges, QueryReader
-from .topics.quotas import QuotaChanges, QuotaReader
-from .topics.snapshots import SnapshotChanges, SnapshotReader
+from .image_port import ImageKeeper
+from .log.entry import FORMAT, Content, LogEntry, decode_content, encode_content, format_of
+from .log.segments import LogFull
+from .reader import GC_FLOOR_HELD, GC_FLOOR_HELD_FOR_LOST_COMMITS, Reader
+from .row_store import BYTES_PER_NAME, Image, Rows
+from .tables import CHUNK, META, TABLES, Row
+from .transaction import Transaction
 
-#: The root directory: it has an inode and no entry. All other inodes are numbers of an epoch from 1 on.
-ROOT: InodeId = 1
-ROOT_GROUP = "supergroup"
-#: As in HDFS: only superusers make something in the root.
-ROOT_PERMISSION = 0o755
+# The memory that names may take where an operator does not say.
+names_memory_bytes_default: Final = 1024 * MIB
+# With less room on its disk a leader refuses changes before it appends them, for afterwards it could not.
+journal_disk_room_bytes_min: Final = 32 * MIB
+
+log = logging.getLogger("peacefs.coordinator")
+T = TypeVar("T")
 
 
 class MetadataFault(Exception):
@@ -67,7 +56,7 @@ class MetadataFull(Exception):
 
 
 class RequestOutcome(NamedTuple):
-    """The outcome of one request of a commit: its answer, or the reason why it changed nothing."""
+    """The outcome of one request: its answer, or the reason why it changed nothing."""
 
     answer: Any
     error: Exception | None
@@ -84,144 +73,437 @@ class Touched(NamedTuple):
     """The things that entries of the journal changed and of which somebody may keep a picture in memory."""
 
     #: Chunks that came, went, or have another replication.
-    chunks: Set[ChunkId]
+    chunks: set[ChunkId]
     #: Other tables, by name.
-    tables: Set[str]
+    tables: set[str]
 
 
-class Reader(
-    NameReader,
-    ChunkRecordReader,
-    LeaseReader,
-    SnapshotReader,
-    QuotaReader,
-    QueryReader,
-    AnswerReader,
-    CredentialReader,
-    ABC,
-):
-    """Reads committed state. For one thread at a time. What can be read is said by topic in `topics`."""
+class Sealed:
+    """An entry that is to be made durable."""
 
-    #: The inode at which paths begin.
-    root: InodeId = ROOT
+    __slots__ = ("chain", "changes", "content", "epoch", "is_journaled", "is_written", "number", "tx")
 
-    @abstractmethod
-    def view(self) -> AbstractContextManager[None]:
-        """Within it all reads see one state, that of the outermost of nested views. To be left soon."""
+    def __init__(self, number: int, tx: int, epoch: int, changes: list[tuple[int, Row]], content: bytes) -> None:
+        self.number = number
+        self.tx = tx
+        self.epoch = epoch
+        self.changes = changes
+        self.content = content
+        #: The journal has it, or does not need it.
+        self.is_journaled = False
+        self.is_written = False
+        #: Its place in the chain of the log, once it is written.
+        self.chain = 0
 
-    @abstractmethod
-    def at(self, at_tx: int, root: InodeId) -> Reader:
-        """A reader of what a snapshot shows below its directory, in which paths begin at `root`; shares views."""
 
-    @abstractmethod
-    def last_tx(self) -> int:
-        """The number of the last transaction that has changed something."""
+class Log(Protocol):
+    """Where entries are made durable."""
 
-    @abstractmethod
-    def lacks_commits(self) -> bool:
-        """Return whether commits are known to be missing, which nobody has accepted yet."""
+    def append(self, number: int, content: bytes) -> int:
+        """Return the place of the entry in the chain. Raises LogFull, and has changed nothing; OSError when nothing is known."""
 
-    @abstractmethod
+    def drop_before(self, number: int, kept_bytes: int = 0) -> None:
+        """Entries below that number are needed no longer, but for the last ones of so many bytes."""
+
     def close(self) -> None: ...
 
 
-class Transaction(
-    Reader,
-    NameChanges,
-    ChunkChanges,
-    LeaseChanges,
-    SnapshotChanges,
-    QuotaChanges,
-    QueryChanges,
-    AnswerChanges,
-    CredentialChanges,
-):
-    """The reads and writes of one request. They take effect all together or not at all.
+class Witness(Protocol):
+    """Looks after what lies beside the log: the place of the files, and the record of the last commit."""
 
-    `at_tx`, where a method takes it, is the transaction in which the thing was discarded, if that was not now.
-    """
+    def check(self) -> None:
+        """Raise OSError, or Moved, if what was written does not lie where the path leads."""
 
-    @abstractmethod
-    def accept_lost_commits(self) -> bool:
-        """Gives up the commits that are missing; the floor stays held. Whether there were any."""
+    def note(self, tx: int, epoch: int) -> None:
+        """A commit is durable. Raises OSError."""
+
+    def sync(self) -> None:
+        """Make durable what was noted. Raises OSError."""
+
+    def close(self) -> None: ...
 
 
-class Metadata(ABC):
-    """A store of metadata that is open. Thread-safe."""
+class Metadata:
+    """A store that is open; made by `sqlite.engine`, and in memory for simulations."""
 
-    #: Drawn at random when the store was made; every service of the cluster knows it.
-    cluster_id: str
-    #: True if the last commit that had something to write found room on the disk.
-    has_room: bool = True
-    #: The number of the last commit that is durable.
-    tx_durable: int
-    #: The last epoch that was begun, here or by the leader whose journal is followed.
-    epoch: int
-    #: The last entry of the journal that a power cut cannot take from this store.
-    entry_synced: int = 0
+    def __init__(
+        self,
+        image: Image,
+        log: Log,
+        keeper: ImageKeeper,
+        *,
+        number: int,
+        journal: JournalWriter | None = None,
+        directory: Path | None = None,
+        names_memory_bytes: int = names_memory_bytes_default,
+    ) -> None:
+        """`number` is the last entry that the image has."""
+        self.rows = Rows(image, number, names_max=names_memory_bytes // BYTES_PER_NAME)
+        self._log = log
+        self._keeper = keeper
+        self._journal = journal
+        #: None where nothing lies beside the log.
+        self.witness: Witness | None = None
+        self._directory = directory
+        self._transaction = Transaction(self.rows)
+        self._reader = Reader(self.rows)
+        self._sealed: deque[Sealed] = deque()
+        self._writing = threading.Lock()
+        self._fault: BaseException | None = None
+        #: Told the number of an entry when it is durable, and of a refusal with what was refused.
+        self.on_durable: Callable[[int], None] = lambda number: None
+        self.on_refused: Callable[[MetadataFull], None] = lambda full: None
+        #: True if the last commit that had something to write found room on the disk.
+        self.has_room = True
+        self._is_following = False
+        keeper.begin(self._imaged)
+        self.cluster_id: str = self._reader.meta("cluster_id")
+        self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
+        #: The number of the last commit that is durable, and the last epoch that was begun.
+        self.tx_durable = self._transaction.tx
+        self.epoch: int = self._reader.meta("epoch")
 
-    @abstractmethod
+    def replay(self, entries: Iterable[LogEntry]) -> None:
+        """Take in entries of the log that the image lacks, at a start."""
+        for number, chain, content in entries:
+            change = decode_content(content)
+            self._take_in(change)
+            assert number == self.rows.number, (
+                f"entry {number} of the log came where {self.rows.number} was to come"
+            )
+            self.rows.seal()
+            self.rows.durable = number
+            self._keeper.durable(number, chain, change)
+        self._found_changed()
+
+    def _take_in(self, change: Content, touched: Touched | None = None) -> None:
+        rows = self.rows
+        for number, row in change.changes:
+            table = number if number >= 0 else ~number
+            first, second = row[0], None
+            keys = len(TABLES[table].keys)
+            if keys > 1:
+                second = row[1] if keys == 2 else row[1:3]
+            rows.take_in(table, tuple(row) if number >= 0 else None, first, second)
+            if touched is not None:
+                if table == CHUNK:
+                    touched.chunks.add(first)
+                else:
+                    touched.tables.add(TABLES[table].name)
+
+    def _found_changed(self) -> None:
+        """Others have changed the rows."""
+        self._transaction.reload()
+        self.tx_durable = self._transaction.tx
+        self.epoch = self._reader.meta("epoch")
+        self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def attempt(self, request: Callable[[Transaction], Any]) -> RequestOutcome:
+        """Carry a request out in memory. One that raises leaves no trace. Raises MetadataFault.
+
+        What it answers may be told when entry `rows.number`, as it was then, is durable.
+        """
+        if self._fault is not None:
+            self._refuse_after_fault()
+        transaction, rows = self._transaction, self.rows
+        transaction.begin()
+        mark = rows.mark()
+        try:
+            return RequestOutcome(request(transaction), None)
+        except MetadataFault:
+            raise
+        except Exception as error:
+            if self._keeper.is_fault(error):
+                self._fail(error)
+            if mark != rows.mark():
+                rows.take_back(mark)
+                transaction.forget_request()
+            return RequestOutcome(None, error)
+
+    def seal(self) -> Sealed | None:
+        """Close the entry of what requests have changed; None where they have changed nothing."""
+        rows = self.rows
+        if not rows.ops:
+            return None
+        transaction = self._transaction
+        rows.put(META, ("last_tx", transaction.tx))
+        if self._journal is not None and not self._is_following:
+            self._journal_place = self._journal_place._replace(number=self._journal_place.number + 1)
+            rows.put(META, ("journal_number", self._journal_place.number))
+        number = rows.number
+        changes = rows.seal()
+        sealed = Sealed(
+            number, transaction.tx, self.epoch, changes, encode_content(transaction.tx, self.epoch, changes)
+        )
+        sealed.is_journaled = self._journal is None or self._is_following
+        self._sealed.append(sealed)
+        return sealed
+
+    def write(self, sealed: Sealed) -> None:
+        """Make an entry durable, from any thread, in the order of their numbers. Raises MetadataFull, MetadataFault."""
+        with self._writing:
+            if sealed.is_written:
+                return
+            try:
+                self._write(sealed)
+            except (LogFull, JournalFull) as full:
+                if sealed.is_journaled and self._journal is not None:
+                    # An entry of the journal is done, whether or not there is room for it here.
+                    raise MetadataFault(f"the metadata cannot be written: {full!r}") from full
+                where = (
+                    full if isinstance(full, JournalFull) else f"{self._directory}: there is no room on its disk"
+                )
+                raise MetadataFull(str(where), in_journal=isinstance(full, JournalFull)) from full
+            except Exception as error:
+                raise MetadataFault(f"the metadata cannot be written: {error!r}") from error
+            sealed.is_written = True
+
+    def _write(self, sealed: Sealed) -> None:
+        if not sealed.is_journaled:
+            assert self._journal is not None
+            if (
+                self._directory is not None
+                and shutil.disk_usage(self._directory).free < journal_disk_room_bytes_min
+            ):
+                raise JournalFull(f"{self._directory}: there is no room on its disk")
+            if sealed.epoch > self._journal.epoch:
+                self._journal.advance(sealed.epoch)
+            number = next(row[1] for table, row in sealed.changes if table == META and row[0] == "journal_number")
+            self._journal.append(number, sealed.content)
+            sealed.is_journaled = True
+        sealed.chain = self._log.append(sealed.number, sealed.content)
+        if self.witness is not None:
+            self.witness.check()
+            self.witness.note(sealed.tx, sealed.epoch)
+
+    def written(self, sealed: Sealed) -> None:
+        """An entry is durable."""
+        if sealed.number <= self.rows.durable:
+            return
+        assert self._sealed[0] is sealed, f"entry {sealed.number} is durable before {self._sealed[0].number}"
+        self._sealed.popleft()
+        self.rows.durable = sealed.number
+        self.tx_durable = sealed.tx
+        self.has_room = True
+        self._keeper.durable(
+            sealed.number, sealed.chain, Content(FORMAT, 0, sealed.tx, sealed.epoch, sealed.changes)
+        )
+        self.on_durable(sealed.number)
+
+    def refused(self, sealed: Sealed, full: MetadataFull) -> None:
+        """There was no room for an entry: it, and all that was done after it, is undone."""
+        if sealed.number <= self.rows.durable:
+            return
+        if self._journal is not None and not self._is_following:
+            undone = len(self._sealed)
+            self._journal_place = self._journal_place._replace(number=self._journal_place.number - undone)
+        self._sealed.clear()
+        self.rows.unseal(sealed.number)
+        self._transaction.forget_all()
+        self.epoch = self._reader.meta("epoch")
+        self.has_room = False
+        self.on_refused(full)
+
+    def flush(self) -> None:
+        """Make durable all that was changed, before this returns. Raises MetadataFull, MetadataFault."""
+        self.seal()
+        while self._sealed:
+            sealed = self._sealed[0]
+            try:
+                self.write(sealed)
+            except MetadataFull as full:
+                self.refused(sealed, full)
+                raise
+            except MetadataFault as fault:
+                self._fault = fault
+                raise
+            self.written(sealed)
+
+    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[RequestOutcome]:
+        """Carry requests out, one after the other, and make durable what they did, in one entry.
+
+        Raises MetadataFull when the disk has no room for it; then none of them has left a trace. Raises
+        MetadataFault when the store failed otherwise; then nothing is known of any of them.
+        """
+        self._refuse_after_fault()
+        outcomes = [self.attempt(request) for request in requests]
+        self.flush()
+        return outcomes
+
+    def _change(self, change: Callable[[Transaction], T]) -> T:
+        outcome = self.commit([change])[0]
+        if outcome.error is not None:
+            raise outcome.error
+        answer: T = outcome.answer
+        return answer
+
+    def _refuse_after_fault(self) -> None:
+        fault = self._fault or self._keeper.fault
+        if fault is not None:
+            raise MetadataFault(f"the metadata failed before: {fault!r}")
+
+    def _fail(self, error: BaseException) -> None:
+        self._fault = error
+        raise MetadataFault(f"the metadata cannot be read: {error!r}") from error
+
+    # -- epochs --------------------------------------------------------------------------------------
+
     def begin_epoch(self, above: int = 0) -> int:
-        """Commits an epoch above the last one and above `above`; returns it. Inode numbers begin with it.
+        """Commit an epoch above the last one and above `above`; return it. Inode numbers begin with it.
 
         If it is not the next one, somebody else has had those between, and numbers of commits move above theirs.
-        Every coordinator begins one before its first `commit`. Raises MetadataFault, MetadataFull.
+        Every coordinator begins one before its first change. Raises MetadataFault, MetadataFull.
         """
+        last = self.epoch
+        epoch = max(last, above) + 1
 
-    @abstractmethod
+        def change(tx: Transaction) -> None:
+            if epoch > last + 1:
+                tx.move_above(first_of_epoch(epoch))
+            tx.set_meta("epoch", epoch)
+            if tx.numbering is None:
+                tx.discard_unfinished()
+            self.epoch = epoch
+
+        self.flush()
+        self._is_following = False
+        self._change(change)
+        self._transaction.numbering = Numbering(epoch)
+        return epoch
+
     def hold_gc_floor(self, *, commits_are_missing: bool = False) -> None:
-        """Commits that the floor stays where it is, now and after restarts: unknown chunks may be precious.
+        """Commit that the floor stays where it is, now and after restarts: unknown chunks may be precious.
 
         If commits are missing, that is kept as well until somebody accepts it. Raises MetadataFault, MetadataFull.
         """
+        if commits_are_missing or not self._reader.gc_floor_held():
+            value = GC_FLOOR_HELD_FOR_LOST_COMMITS if commits_are_missing else GC_FLOOR_HELD
+            self._change(lambda tx: tx.set_meta("floor_held", value))
 
-    @abstractmethod
+    # -- a journal -----------------------------------------------------------------------------------
+
     def journal_place(self) -> JournalPlace:
         """Return which journal the store follows, and how far."""
+        return self._journal_place
 
-    @abstractmethod
+    @property
+    def entry_synced(self) -> int:
+        """The last entry of the journal that a power cut cannot take from this store."""
+        return self._journal_place.number - len(self._sealed)
+
     def follow(self, journal: str) -> None:
         """Have a store follow a journal that has no entries yet. Raises MetadataFault, MetadataFull."""
+        self._is_following = True
+        self._journal_place = JournalPlace(journal, 0)
 
-    @abstractmethod
+        def change(tx: Transaction) -> None:
+            tx.set_meta("journal", journal)
+            tx.set_meta("journal_number", 0)
+
+        self._change(change)
+
     def apply(self, entries: Sequence[Entry]) -> Touched:
         """Make the changes of entries that another coordinator has committed, all or none of them.
 
         They follow the last one that is in the store. Raises StartupError for those of a newer peacefs,
         MetadataFault, MetadataFull.
         """
+        self._refuse_after_fault()
+        self._is_following = True
+        touched = Touched(set(), set())
+        for entry in entries:
+            content = content_of(entry)
+            expected = self._journal_place.number + 1
+            assert entry.number == expected, (
+                f"entry {entry.number} of the journal came where {expected} was to come"
+            )
+            if format_of(content) > FORMAT:
+                raise StartupError(
+                    "the journal was written by a newer peacefs: upgrade this coordinator. Standbys are upgraded "
+                    "before the leader"
+                )
+            if format_of(content) < FORMAT:
+                self._apply_statements(entry, touched)
+                continue
+            change = decode_content(content)
+            self._take_in(change, touched)
+            self._transaction.tx = change.tx
+            self.epoch = change.epoch
+            self._journal_place = self._journal_place._replace(number=entry.number)
+            self.seal()
+        self.flush()
+        self._found_changed()
+        return touched
 
-    @abstractmethod
-    def tend(self, *, idle: bool) -> None:
-        """Do what is due beside the commits, to be called often by the thread that commits.
+    def _apply_statements(self, entry: Entry, touched: Touched) -> None:
+        """Apply an entry of the release before, which is statements of SQL."""
+        self.flush()
+        self._keeper.apply_statements(content_of(entry), entry.number, touched.chunks, touched.tables)
+        self.rows.load()
+        self._found_changed()
 
-        The log is copied into the store when it has been waiting for that for long, or at once when the thread is
-        idle. Raises MetadataFault when that fails, or when the store is no longer where it was.
-        """
+    # -- beside the commits --------------------------------------------------------------------------
 
-    @abstractmethod
-    def sync_record(self) -> None:
-        """Make durable what is known of the last commit beside the store. Raises MetadataFault."""
-
-    @abstractmethod
-    def scrub(self, pages: int) -> None:
-        """Verify the next so many pages of the store, again and again, from any thread.
-
-        Raises MetadataFault if one of them is damaged, or one that was read since.
-        """
-
-    @abstractmethod
-    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[RequestOutcome]:
-        """Runs the requests one after the other and makes durable what they did, in one commit.
-
-        A request that raises leaves no trace. When this returns, the rest will stay. Raises MetadataFull when the
-        disk has no room for it; then none of them has left a trace. Raises MetadataFault when the store failed
-        otherwise; then nothing is known of any of them.
-        """
-
-    @abstractmethod
     def reader(self) -> Reader:
-        """A reader of its own for whoever asks; closed with the store if not before."""
+        """Return what reads the rows, for the thread that owns this."""
+        return self._reader
 
-    @abstractmethod
-    def close(self) -> None: ...
+    def _imaged(self, number: int) -> None:
+        """The image has all entries up to a number."""
+        while self.rows.imaged(number, 10_000):
+            pass
+
+    def synced(self, number: int) -> None:
+        """A power cut cannot take entries up to a number from the image: the log need not have them."""
+        self._log.drop_before(number + 1)
+
+    def tend(self, *, idle: bool) -> None:
+        """Do what is due beside the commits. Raises MetadataFault when that fails."""
+        self._refuse_after_fault()
+        try:
+            if self.witness is not None and idle:
+                self.witness.check()
+            synced = self._keeper.tend(idle=idle)
+            if synced is not None:
+                self.synced(synced)
+        except Exception as error:
+            self._fault = error
+            raise MetadataFault(f"the metadata cannot be kept: {error}") from error
+
+    def catch_up(self) -> None:
+        """Have the image take all entries that are durable, before this returns."""
+        self._keeper.catch_up()
+
+    def imaged(self) -> Any:
+        """Bring the image up to date and return a connection to it, for whoever looks behind it."""
+        return self._keeper.imaged()
+
+    def sync_record(self) -> None:
+        """Make durable what is known of the last commit beside the store, from any thread. Raises MetadataFault."""
+        if self.witness is not None:
+            try:
+                self.witness.sync()
+            except OSError as error:
+                raise MetadataFault(f"the commit record cannot be written: {error}") from error
+
+    def scrub(self, pages: int) -> None:
+        """Verify the next so many pages of the image. Raises MetadataFault if one of them is damaged."""
+        fault = self._keeper.scrub(pages)
+        if fault is not None:
+            self._fault = fault
+            raise MetadataFault(str(fault)) from fault
+
+    def close(self) -> None:
+        """Bring the image up to date, and close all files."""
+        with contextlib.suppress(MetadataFault, MetadataFull):
+            if self._fault is None:
+                self.flush()
+        self._keeper.finish()
+        # SQLite's log goes with the last connection, which is to be one that may write.
+        self.rows.image.close()
+        self._keeper.close()
+        self._log.close()
+        if self.witness is not None:
+            self.witness.close()

@@ -5,8 +5,12 @@ No private key and no token is among them: a backup of the metadata lets nobody 
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from .tables import DELEGATION_TOKEN, ISSUED_TOKEN, OAUTH_CLIENT, REVOKED_TOKEN, TOKEN_KEY, Row
 
 #: The names of what is recorded, as `Touched.tables` has them.
 TOKEN_TABLES: Final = frozenset({"token_key", "issued_token", "revoked_token", "oauth_client", "delegation_token"})
@@ -75,3 +79,31 @@ class TokenRecords:
     revoked: tuple[RevokedToken, ...]
     clients: tuple[OAuthClient, ...]
     delegations: tuple[DelegationRecord, ...]
+
+
+#: The table of each kind; its columns are the fields, in their order, and the first is the key.
+_TABLES: Final[dict[type[TokenRecord], int]] = {
+    KeyRecord: TOKEN_KEY,
+    IssuedToken: ISSUED_TOKEN,
+    RevokedToken: REVOKED_TOKEN,
+    OAuthClient: OAUTH_CLIENT,
+    DelegationRecord: DELEGATION_TOKEN,
+}
+
+
+def read_token_records(rows_of: Callable[[int], Iterable[Row]]) -> TokenRecords:
+    """Return all of them, each kind in the order in which `rows_of` gives the rows of its table."""
+    issued = (IssuedToken(*row[:2], bool(row[2]), *row[3:]) for row in rows_of(ISSUED_TOKEN))
+    return TokenRecords(
+        keys=tuple(KeyRecord(*row) for row in rows_of(TOKEN_KEY)),
+        issued=tuple(issued),
+        revoked=tuple(RevokedToken(*row) for row in rows_of(REVOKED_TOKEN)),
+        clients=tuple(OAuthClient(*row) for row in rows_of(OAUTH_CLIENT)),
+        delegations=tuple(DelegationRecord(*row) for row in rows_of(DELEGATION_TOKEN)),
+    )
+
+
+def token_row(record: TokenRecord) -> tuple[int, tuple[Any, ...]]:
+    """Return the table and the row of a record."""
+    values = (getattr(record, field.name) for field in dataclasses.fields(record))
+    return _TABLES[type(record)], tuple(values)

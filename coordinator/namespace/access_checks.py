@@ -27,8 +27,9 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from peacefs.coordinator.limits import list_page_entries
-from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RenameMode
-from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
+from peacefs.coordinator.metadata.model import ROOT, Inode, InodeId, InodeKind, RenameMode
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import AccessDenied
 
 from .paths import NamespacePath

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from peacefs.coordinator.metadata.model import InodeKind
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import InvalidAcl
 from peacefs.protocol.values.acl_entries import AclEntry
 
@@ -42,7 +44,7 @@ def remove_acl(tx: Transaction, path: NamespacePath) -> None:
     """Leave the permission alone, without a mask. Raises FileNotFound."""
     inode = find_existing(tx, path)
     left = acl_rules.removed(inode.permission, inode.acl)
-    tx.change_inode(inode._replace(permission=left.permission, acl=left.acl))
+    tx.change_inode(structs.replace(inode, permission=left.permission, acl=left.acl))
 
 
 def _change(tx: Transaction, path: NamespacePath, change: Callable[[Acl], list[AclEntry]]) -> None:
@@ -52,4 +54,4 @@ def _change(tx: Transaction, path: NamespacePath, change: Callable[[Acl], list[A
         kept = acl_rules.stored(entries, inode.permission, is_directory=inode.kind is InodeKind.DIRECTORY)
     except InvalidAcl as fault:
         raise InvalidAcl(f"{fault.message} Path: {path}") from None
-    tx.change_inode(inode._replace(permission=kept.permission, acl=kept.acl))
+    tx.change_inode(structs.replace(inode, permission=kept.permission, acl=kept.acl))

@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import structs
+
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, Lease, NamespaceUsage
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.messages import WrittenChunk
@@ -92,7 +95,7 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     charge(tx, (directories_above(tx, inode.inode), NamespaceUsage(0, grown * inode.replication)))
     added = _add_chunks(tx, inode, position, wanted)
     length = inode.length + grown
-    tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
+    tx.change_inode(structs.replace(inode, length=length, modified_ms=max(inode.modified_ms, now_ms)))
     if not wanted.keeps_lease:
         tx.drop_lease(inode.inode)
     cache_reply(tx, key, length, now_ms)

@@ -19,7 +19,8 @@ from enum import Enum
 from typing import Final
 
 from peacefs.coordinator.metadata.model import InodeKind
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import AccessDenied, IllegalChange, PathError
 from peacefs.protocol.limits import KIB
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec import structs
 
 from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage, TreeSummary
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChange, SnapshotRefused
 
 from . import access_checks
@@ -197,9 +199,9 @@ def _need_snapshot(tx: Transaction, copy: TreeCopy) -> None:
 def _as_copied(wanted: CopyToMake, group: str, inode: Inode) -> Inode:
     if wanted.preserve and wanted.caller.is_superuser:
         return inode
-    owned = inode._replace(owner=wanted.caller.user, group=group)
+    owned = structs.replace(inode, owner=wanted.caller.user, group=group)
     if wanted.preserve:
         return owned
-    return owned._replace(
-        modified_ms=wanted.now_ms, accessed_ms=wanted.now_ms if inode.kind is InodeKind.FILE else 0
+    return structs.replace(
+        owned, modified_ms=wanted.now_ms, accessed_ms=wanted.now_ms if inode.kind is InodeKind.FILE else 0
     )

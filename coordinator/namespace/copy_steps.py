@@ -9,8 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec import structs
+
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, TreeSummary
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 
 from .paths import NamespacePath
 
@@ -84,7 +87,7 @@ def grow(
 
 def add_copy(tx: Transaction, source: Reader, original: Inode, renewed: Inode, keeps: Keeps) -> InodeId:
     """Store an inode as a copy, with those extended attributes of the original that it keeps."""
-    made = tx.add_inode(renewed._replace(attributes_tx=0))
+    made = tx.add_inode(structs.replace(renewed, attributes_tx=0))
     if original.attributes_tx:
         for name, value in source.attributes(original.inode).items():
             if keeps(name):

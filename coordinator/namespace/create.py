@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from peacefs.coordinator.limits import min_replication
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound, PathError
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import replication_default, replication_max

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import structs
+
 from peacefs.coordinator.metadata.model import Inode, InodeKind
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 
 from .acl_rules import inherited
 from .paths import check_name_length
@@ -59,7 +61,7 @@ def make_directories(
             replication=0,
             acl=kept.acl,
         )
-        made = made._replace(inode=tx.add_inode(made))
+        made = structs.replace(made, inode=tx.add_inode(made))
         tx.add_entry(parent.inode, name, made.inode)
         tx.touch(parent.inode, now_ms)
         parent = made

@@ -11,6 +11,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import structs
+
 from peacefs.coordinator.limits import list_page_entries, list_remaining_max
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
@@ -24,7 +26,8 @@ from peacefs.coordinator.metadata.model import (
     TreeSummary,
     status_as,
 )
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
 from peacefs.protocol.ids import ChunkId
 
@@ -278,7 +281,8 @@ def set_times(tx: Transaction, path: NamespacePath, modified_ms: int | None, acc
     """Sets what is not None. Raises FileNotFound."""
     inode = find_existing(tx, path)
     tx.change_inode(
-        inode._replace(
+        structs.replace(
+            inode,
             modified_ms=inode.modified_ms if modified_ms is None else modified_ms,
             accessed_ms=inode.accessed_ms if accessed_ms is None else accessed_ms,
         )
@@ -287,13 +291,13 @@ def set_times(tx: Transaction, path: NamespacePath, modified_ms: int | None, acc
 
 def set_permission(tx: Transaction, path: NamespacePath, permission: int) -> None:
     """Raises FileNotFound."""
-    tx.change_inode(find_existing(tx, path)._replace(permission=only_mode_bits(permission)))
+    tx.change_inode(structs.replace(find_existing(tx, path), permission=only_mode_bits(permission)))
 
 
 def set_owner(tx: Transaction, path: NamespacePath, owner: str | None, group: str | None) -> None:
     """Sets what is not None. Raises FileNotFound."""
     inode = find_existing(tx, path)
-    tx.change_inode(inode._replace(owner=owner or inode.owner, group=group or inode.group))
+    tx.change_inode(structs.replace(inode, owner=owner or inode.owner, group=group or inode.group))
 
 
 def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> ReplicationResult:
@@ -307,7 +311,7 @@ def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> R
     if not way.is_whole or inode.kind is InodeKind.DIRECTORY:
         return ReplicationResult(False, [])
     charge(tx, (way.inodes, NamespaceUsage(0, inode.length * (replication - inode.replication))))
-    tx.change_inode(inode._replace(replication=replication))
+    tx.change_inode(structs.replace(inode, replication=replication))
     changed = []
     for reference in tx.references(inode.inode):
         if tx.set_chunk_replication(reference.chunk, replication):

@@ -13,8 +13,7 @@ from enum import IntFlag
 from types import MappingProxyType
 from typing import Final
 
-from peacefs.coordinator.metadata.model import Inode, InodeKind
-from peacefs.coordinator.metadata.store import ROOT_GROUP
+from peacefs.coordinator.metadata.model import ROOT_GROUP, Inode, InodeKind
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.values.account_names import check_account_name
 

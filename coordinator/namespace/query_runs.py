@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RecordedRun
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import BadRequest, ParentNotDirectory
 from peacefs.protocol.ids import show
 from peacefs.protocol.values.query_runs import RunStatus

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, NamespaceUsage, Quota
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
 
 from .paths import NamespacePath
@@ -54,7 +55,7 @@ def charge(tx: Transaction, *charges: Charge) -> None:
     names: Counter[InodeId] = Counter()
     space: Counter[InodeId] = Counter()
     for directories, change in charges:
-        for directory in with_quota.intersection(directories):
+        for directory in with_quota & set(directories):
             names[directory] += change.names
             space[directory] += change.bytes
     for directory in names.keys() | space.keys():
@@ -65,7 +66,7 @@ def charge(tx: Transaction, *charges: Charge) -> None:
 
 def check_room(reader: Reader, directories: Iterable[InodeId], change: NamespaceUsage) -> None:
     """Raises as `charge` does, and counts nothing."""
-    for directory in reader.quota_directories().intersection(directories):
+    for directory in reader.quota_directories() & set(directories):
         _check(reader, directory, change)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord, Discarded, Inode, InodeKind
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 
 # Answers are kept for whoever repeats a request: longer than a write token lives; when there are more than the
 # number, for the shorter time, which is several times what any client goes on asking.

@@ -42,7 +42,7 @@ from peacefs.coordinator.metadata.model import (
     Origin,
     RenameMode,
 )
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChange, PathError, RenameRefused
 
 from .paths import NamespacePath, check_creatable, check_name_length

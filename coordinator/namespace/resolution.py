@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from peacefs.coordinator.limits import directory_entries_max
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RecordedRun
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import (
     AccessDenied,
     DirectoryFull,

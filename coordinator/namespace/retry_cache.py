@@ -17,7 +17,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from peacefs.coordinator.metadata.model import ChunkRecord
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import BadRequest
 
 request_id_characters_max: Final = 128

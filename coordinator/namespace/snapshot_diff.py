@@ -14,7 +14,7 @@ from typing import Final
 
 from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
-from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.metadata.reader import Reader
 from peacefs.protocol.errors import SnapshotRefused
 
 # A comparison of two snapshots holds both trees in memory.

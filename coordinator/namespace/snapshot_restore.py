@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, NamespaceUsage
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import SnapshotRefused
 
 from .copy_steps import Growth, begun, grow
@@ -40,7 +42,7 @@ def begin(tx: Transaction, path: NamespacePath, snapshot: str) -> Restoration:
     directory, found = existing_snapshot(tx, path, snapshot)
     shown = tx.at(found.at_tx, directory).inode(directory)
     assert shown is not None, f"snapshot {snapshot} shows no directory"
-    top = tx.add_inode(shown._replace(attributes_tx=0))
+    top = tx.add_inode(structs.replace(shown, attributes_tx=0))
     tx.stage(top)
     return Restoration(path, snapshot, found.at_tx, top, begun(path, directory, top))
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from msgspec import structs
+
 from peacefs.coordinator.limits import snapshots_per_directory_max
 from peacefs.coordinator.metadata.model import (
+    ROOT,
     Inode,
     InodeId,
     InodeKind,
@@ -20,7 +23,8 @@ from peacefs.coordinator.metadata.model import (
     Snapshot,
     status_as,
 )
-from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import (
     BadRequest,
     FileNotFound,
@@ -122,7 +126,7 @@ def _directory_of_list(reader: Reader, path: NamespacePath) -> Inode:
 def _status(reader: Reader, directory: InodeId, snapshot: Snapshot) -> InodeStatus:
     shown = reader.at(snapshot.at_tx, directory).inode(directory)
     assert shown is not None, f"snapshot {snapshot.name} shows no directory"
-    return status_as(snapshot.name, shown._replace(modified_ms=snapshot.created_ms))
+    return status_as(snapshot.name, structs.replace(shown, modified_ms=snapshot.created_ms))
 
 
 def snapshottable_directories(reader: Reader) -> list[SnapshottableDirectory]:

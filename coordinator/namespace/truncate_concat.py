@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from peacefs.coordinator.limits import concat_sources_max, rename_memory_s
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeKind, NamespaceUsage
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import BadRequest, IllegalChange, PathIsDirectory
 
 from .append import check_chunk_count
@@ -35,7 +38,7 @@ def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> 
     cut = NamespaceUsage(0, (length - inode.length) * inode.replication)
     charge(tx, (directories_above(tx, inode.inode), cut))
     freed = _cut(tx, inode, length)
-    tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
+    tx.change_inode(structs.replace(inode, length=length, modified_ms=max(inode.modified_ms, now_ms)))
     return freed
 
 
@@ -69,7 +72,7 @@ def concat(
         freed = discard(tx, source)
         assert not freed, "the target refers to what the source referred to"
     tx.drop_lease(inode.inode)
-    inode = inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms))
+    inode = structs.replace(inode, length=length, modified_ms=max(inode.modified_ms, now_ms))
     tx.change_inode(inode)
     trace = _trace(inode, sources)
     if cached_reply(tx, trace) is None:

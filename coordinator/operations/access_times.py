@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec import structs
+
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import InodeId, InodeStatus
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 
 # Reads whose access times wait to be committed, how many go into one commit, and how often that is done.
 access_times_noted_max: Final = 100_000
@@ -55,4 +57,4 @@ def _move(tx: Transaction, read: Sequence[tuple[InodeId, int]]) -> None:
     for number, at_ms in read:
         inode = tx.inode(number)
         if inode is not None and inode.accessed_ms < at_ms:
-            tx.change_inode(inode._replace(accessed_ms=at_ms))
+            tx.change_inode(structs.replace(inode, accessed_ms=at_ms))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import acls
 from peacefs.coordinator.namespace.acl_rules import Acl

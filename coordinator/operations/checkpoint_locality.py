@@ -8,7 +8,7 @@ from typing import Final
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.model import InodeId, InodeKind
-from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.resolution import find_existing
 from peacefs.coordinator.supervision.locality import Holdings

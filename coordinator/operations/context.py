@@ -14,7 +14,8 @@ from peacefs.coordinator.core import Command, CoordinatorCore
 from peacefs.coordinator.limits import startup_waiting_max
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import SafeMode
@@ -25,6 +26,7 @@ from peacefs.protocol.tokens import Signer
 from .access_times import AccessTimes
 from .chunk_permits import ChunkPermits
 from .core_driver import CoreDriver, DatanodeSender
+from .durable_answers import DurableAnswers
 from .leases import Leases
 from .under_construction import UnderConstruction
 from .waiters import Wait, wait_on_loop
@@ -44,6 +46,7 @@ class OperationContext:
     core: CoordinatorCore
     signer: Signer
     links: DatanodeSender
+    durable: DurableAnswers
     callers: Callers = field(default_factory=Callers)
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time

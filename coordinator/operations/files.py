@@ -71,6 +71,7 @@ class Files:
         self.inspection = Fsck(context)
         self.explanations = ChunkExplanations(context)
         self.file_chunks = FileChunkOperations(context)
+        self.durable = context.durable
         self._context = context
 
     def proxy_pass(self, real_user: str, token: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 
 from peacefs.coordinator.cluster.health import FileJudgement, HealthCheck, judge_cluster
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
-from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Principal, refusal

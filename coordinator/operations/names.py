@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from peacefs.coordinator.limits import list_remaining_max, reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import InodeStatus, ListPage, RenameMode, TreeSummary
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import symbolic
 from peacefs.coordinator.namespace.resolution import follow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from peacefs.coordinator.cluster.membership import Node
-from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import NoDatanodes

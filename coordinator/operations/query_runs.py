@@ -12,7 +12,8 @@ from typing import Final
 from msgspec import structs
 
 from peacefs.coordinator.metadata.model import InodeId, RecordedRun
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import query_runs as runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peacefs.coordinator.metadata.model import NamespaceUsage, Quota
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import quotas
 from peacefs.coordinator.namespace.paths import parse_path

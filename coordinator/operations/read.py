@@ -18,8 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from peacefs.coordinator.cluster.membership import Node, State
-from peacefs.coordinator.metadata.model import FileChunk, InodeId, InodeKind, InodeStatus
-from peacefs.coordinator.metadata.store import ROOT
+from peacefs.coordinator.metadata.model import ROOT, FileChunk, InodeId, InodeKind, InodeStatus
 from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path

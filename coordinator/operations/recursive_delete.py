@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.coordinator.namespace.permissions import Principal

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import snapshot_diff, snapshot_restore, snapshots
 from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath

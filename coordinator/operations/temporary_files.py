@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, Lease
-from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
+from peacefs.coordinator.metadata.model import ROOT, Inode, InodeId, InodeKind, Lease
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.coordinator.namespace.resolution import find

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from peacefs.coordinator.limits import list_page_entries
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, RenameMode
-from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.resolution import follow

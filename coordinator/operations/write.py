@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from peacefs.coordinator.limits import unconfirmed_replica_kept_s
 from peacefs.coordinator.metadata.model import InodeId, InodeKind, Lease
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.create import checked_replication

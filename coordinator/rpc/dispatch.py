@@ -94,7 +94,9 @@ async def answer(
     who_asks: Caller | None = None
     try:
         who_asks = caller()
-        reply = await _reply(files, _in_the_name_of(message, who_asks), host, who, link)
+        watched = files.durable.watched()
+        reply = await watched.run(_reply(files, _in_the_name_of(message, who_asks), host, who, link))
+        await files.durable.settle(watched)
     except PeacefsError as refusal:
         reply = Failure(refusal.code, refusal.message)
     seconds = time.perf_counter() - began_s

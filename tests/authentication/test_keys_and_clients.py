@@ -15,7 +15,7 @@ from peacefs.coordinator.authentication.oauth import OAuthFault, wrong_secrets_m
 from peacefs.coordinator.authentication.service import WhoIsWho, who_is_who
 from peacefs.coordinator.authentication.tokens import bearer_token_max_s
 from peacefs.coordinator.limits import delegation_token_max_s
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.callers.caller import Caller, Via
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, StartupError, Unauthenticated
@@ -32,7 +32,7 @@ class World:
         self.who: WhoIsWho
 
     async def __aenter__(self) -> World:
-        self.metadata = SqliteMetadata.open(self.directory / "metadata.sqlite", owner="hdfs")
+        self.metadata = open_store(self.directory / "metadata.sqlite", owner="hdfs")
         self.metadata.begin_epoch()
         self.who = who_is_who(
             self.metadata.reader(),

@@ -14,8 +14,8 @@ from peacefs.coordinator.cluster.explain import Explainer
 from peacefs.coordinator.limits import freed_chunks_kept_s, unconfirmed_replica_kept_s
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Mode
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.copy import CopyResult, CopyToMake, begin_copy
 from peacefs.coordinator.namespace.paths import parse_path
@@ -183,7 +183,7 @@ class Names:
     """A namespace beside a cluster."""
 
     def __init__(self, play: Play) -> None:
-        self.metadata = SqliteMetadata.in_memory()
+        self.metadata = store_in_memory()
         self.numbering = Numbering(self.metadata.begin_epoch())
         self.cluster = play.cluster
         self.pauses = 0

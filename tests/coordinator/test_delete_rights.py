@@ -90,7 +90,7 @@ def test_a_tree_that_changes_faster_than_it_is_looked_at_is_not_deleted(tree: Sh
 def test_delete_checks_again_what_is_too_much_to_remember(
     tree: SharedTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.transaction.rights_changes_checked_max", 3)
+    monkeypatch.setattr("peacefs.coordinator.metadata.transaction.rights_changes_checked_max", 3)
     tree.once(*(lambda number=number: tree.mkdirs(f"/c{number}") for number in range(10)))
     assert tree.delete()
     assert tree.looked == 2

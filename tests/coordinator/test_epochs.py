@@ -6,7 +6,7 @@ import pytest
 
 from peacefs.coordinator.metadata.epochs import Epochs, accept, begin_epoch
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
 from peacefs.coordinator.metadata.store import MetadataFull
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.errors import AccessDenied
@@ -17,7 +17,7 @@ from peacefs.protocol.new_file import NewFile
 SETTLED_S = 100.0
 
 
-def advance(metadata: SqliteMetadata, epochs: Epochs, now_s: float) -> int:
+def advance(metadata: MetadataInMemory, epochs: Epochs, now_s: float) -> int:
     """Do what the service does at a tick; return the floor."""
     change = epochs.advance(now_s)
     if change is not None:
@@ -25,12 +25,12 @@ def advance(metadata: SqliteMetadata, epochs: Epochs, now_s: float) -> int:
     return epochs.garbage.floor
 
 
-def held(metadata: SqliteMetadata) -> bool:
+def held(metadata: MetadataInMemory) -> bool:
     return metadata.reader().gc_floor_held()
 
 
 def test_datanodes_of_earlier_epochs_and_new_ones_are_as_they_should_be() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     metadata.begin_epoch(above=5)
     epochs = begin_epoch(metadata, 0.0)
     assert not accept(epochs, metadata, "new", 0)
@@ -41,7 +41,7 @@ def test_datanodes_of_earlier_epochs_and_new_ones_are_as_they_should_be() -> Non
 
 
 def test_a_later_epoch_holds_the_floor_and_numbers_begin_above_it() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0)
     numbering = epochs.numbering
     numbering.next()
@@ -52,7 +52,7 @@ def test_a_later_epoch_holds_the_floor_and_numbers_begin_above_it() -> None:
 
 
 def test_our_own_epoch_seen_by_one_that_we_have_not_accepted_was_somebody_else_s() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0)
     assert accept(epochs, metadata, "dn-1", 1)
     assert epochs.numbering.epoch == 2 and held(metadata)
@@ -66,7 +66,7 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
     def refuse(**_missing: bool) -> None:
         raise MetadataFull("there is no room")
 
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0)
     with monkeypatch.context() as full:
         full.setattr(metadata, "hold_gc_floor", refuse)
@@ -78,7 +78,7 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
 
 @pytest.mark.evidence("directory-put-back")
 def test_commit_that_a_datanode_has_heard_of_and_we_lack_is_missed_until_that_is_accepted() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     metadata.begin_epoch()
     epochs, reader = begin_epoch(metadata, 0.0), metadata.reader()
     found = metadata.tx_durable - 1
@@ -98,7 +98,7 @@ def test_commit_that_a_datanode_has_heard_of_and_we_lack_is_missed_until_that_is
 
 
 def test_commit_of_our_own_that_a_datanode_brings_back_is_not_missed() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0)
     assert not accept(epochs, metadata, "dn-1", 0)
     run_now(metadata, lambda tx: tx.raise_gc_floor(5))
@@ -107,7 +107,7 @@ def test_commit_of_our_own_that_a_datanode_brings_back_is_not_missed() -> None:
 
 
 def test_floor_follows_what_was_drawn_a_while_ago() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     first = epochs.numbering.next()
     assert advance(metadata, epochs, 10.0) == 0
@@ -118,7 +118,7 @@ def test_floor_follows_what_was_drawn_a_while_ago() -> None:
 
 
 def test_floor_counts_the_time_in_which_coordinators_served_across_their_restarts() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     drawn = epochs.numbering.next()
     for turn in range(1, 6):
@@ -130,7 +130,7 @@ def test_floor_counts_the_time_in_which_coordinators_served_across_their_restart
 
 
 def test_floor_does_not_follow_while_the_process_is_held_up() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     epochs.numbering.next()
     advance(metadata, epochs, 10.0)
@@ -138,7 +138,7 @@ def test_floor_does_not_follow_while_the_process_is_held_up() -> None:
 
 
 def test_idle_coordinator_commits_nothing_for_its_floor() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     epochs.numbering.next()
     for turn in range(1, 20):
@@ -150,7 +150,7 @@ def test_idle_coordinator_commits_nothing_for_its_floor() -> None:
 
 
 def test_kept_chunk_is_not_garbage_until_its_writer_has_been_silent() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     kept, lost, _version = (epochs.numbering.next() for _ in range(3))
     for turn in range(1, 31):
@@ -169,7 +169,7 @@ def test_kept_chunk_is_not_garbage_until_its_writer_has_been_silent() -> None:
 
 
 def test_held_floor_stays_and_when_it_is_released_the_time_begins_anew() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     drawn = epochs.numbering.next()
     advance(metadata, epochs, 10.0)
@@ -182,7 +182,7 @@ def test_held_floor_stays_and_when_it_is_released_the_time_begins_anew() -> None
 
 
 def test_chunk_that_was_just_published_is_not_garbage_before_anybody_was_told() -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     epochs = begin_epoch(metadata, 0.0, settled_after_s=SETTLED_S)
     published, lost, _version = (epochs.numbering.next() for _ in range(3))
     written = WrittenChunk(published, published, 10, 0, [Receipt("dn-1", b"")])

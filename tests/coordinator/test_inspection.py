@@ -13,8 +13,8 @@ from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Lease
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
@@ -37,7 +37,7 @@ class Tree:
     """A namespace, a cluster that holds all of it well, and an inspection of both."""
 
     def __init__(self, play: Play, callers: Callers | None = None) -> None:
-        self.metadata = SqliteMetadata.in_memory()
+        self.metadata = store_in_memory()
         self.numbering = play.begin_epoch(self.metadata)
         self.cluster = play.cluster
         play.join("dn-1", rack="/1")

@@ -8,12 +8,12 @@ import pytest
 from support.open_root import open_homes, open_root
 
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
 from peacefs.coordinator.operations.open_directories import warn_of_open_directories
 
 
 def test_open_root_and_homes_are_told_in_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     metadata.begin_epoch()
     with caplog.at_level(logging.WARNING):
         warn_of_open_directories(metadata.reader())

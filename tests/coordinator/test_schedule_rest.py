@@ -15,7 +15,7 @@ from support.status_sources import status_sources
 
 from peacefs.coordinator.api.rest.app import build_rest, schedule_body_bytes_max
 from peacefs.coordinator.limits import write_set_chunks_max
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
@@ -42,7 +42,7 @@ class Asked:
         core = play.core
         self.scheduling = core.scheduling
         context = OperationContext(
-            SqliteMetadata.in_memory().reader(),
+            store_in_memory().reader(),
             cast(Callable[..., Any], None),
             core,
             SIGNER,

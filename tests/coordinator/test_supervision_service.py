@@ -15,7 +15,7 @@ from support.play import Play, registration
 
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import QueryRecord
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
@@ -35,7 +35,7 @@ class Coordinator:
     """As much of one as supervises queries, over a file that outlives it. Commits wait where the test says so."""
 
     def __init__(self, path: Path, play: Play | None = None) -> None:
-        self.metadata = SqliteMetadata.open(path, owner="root")
+        self.metadata = open_store(path, owner="root")
         self.play = play or Play()
         self.now_s = 100.0
         self.before_commit: Callable[[], None] = lambda: None

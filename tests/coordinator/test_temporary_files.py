@@ -16,8 +16,8 @@ from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Lease, RenameMode
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.paths import parse_path
@@ -101,7 +101,7 @@ class Tree:
 
     def __init__(self, play: Play) -> None:
         self._play = play
-        self.metadata = SqliteMetadata.in_memory()
+        self.metadata = store_in_memory()
         self.numbering = play.begin_epoch(self.metadata)
         self.wall_s = 1_000_000.0
         self.monotonic_s = 50.0

@@ -11,7 +11,7 @@ from support.no_links import NoLinks
 from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.context import OperationContext
@@ -28,7 +28,7 @@ class Emptied:
     """A namespace whose clock the test moves, with a trash that keeps things for an hour."""
 
     def __init__(self, play: Play, kept_minutes: int = 60) -> None:
-        self.metadata = SqliteMetadata.in_memory()
+        self.metadata = store_in_memory()
         play.begin_epoch(self.metadata)
         self.wall_s = 3600.0 * 24 * 365 * 50
         self.turns = 0

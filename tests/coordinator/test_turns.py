@@ -17,7 +17,7 @@ from support.spoken_link import SIGNER as _SIGNER
 from support.spoken_link import Datanode
 
 from peacefs.coordinator.metadata.model import ChunkRecord
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.rpc.datanode_session import link_turn_s
 from peacefs.datanode.control.coordinator_session import report_chunks_per_frame
@@ -98,7 +98,7 @@ def test_reports_of_several_datanodes_take_turns_and_none_is_forgotten() -> None
 
 def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> None:
     async def story() -> None:
-        metadata = SqliteMetadata.in_memory()
+        metadata = store_in_memory()
         core = new_core()
         cluster = core.cluster
 

@@ -9,14 +9,16 @@ from typing import Any
 from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer
 from peacefs.coordinator.journal.port import Journal
 from peacefs.coordinator.journal.writer import JournalWriter
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
 
 
-def rows_of(metadata: SqliteMetadata) -> dict[str, list[Any]]:
-    """All rows of all tables."""
-    execute = metadata._writer.execute
+def rows_of(metadata: MetadataInMemory) -> dict[str, list[Any]]:
+    """All rows of all tables, but for those that say where a store has them from."""
+    execute = metadata.imaged().execute
     tables = [name for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-    return {table: sorted(map(repr, execute(f"SELECT * FROM {table}"))) for table in tables}
+    rows = {table: sorted(map(repr, execute(f"SELECT * FROM {table}"))) for table in tables}
+    rows["meta"] = [row for row in rows["meta"] if "'log_" not in row]
+    return rows
 
 
 class Replica:
@@ -33,8 +35,8 @@ class Replica:
         self.server = JournalServer(time.monotonic)
         self.journal = journal or JournalInMemory(self.server)
         self.writer = JournalWriter(self.journal, pause=pause)
-        self.leader = SqliteMetadata.in_memory(owner=owner, journal=self.writer)
-        self.standby = SqliteMetadata.in_memory(owner=owner, journal=JournalWriter(self.journal))
+        self.leader = store_in_memory(owner=owner, journal=self.writer)
+        self.standby = store_in_memory(owner=owner, journal=JournalWriter(self.journal))
         self.writer.take(0, 1)
         self.leader.begin_epoch()
 

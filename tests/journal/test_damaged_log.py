@@ -17,7 +17,7 @@ from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.check import check
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
@@ -38,7 +38,7 @@ class KilledLeader:
         self.server = JournalServer(time.monotonic)
         store = directory / "metadata.sqlite"
         writer = JournalWriter(JournalInMemory(self.server))
-        metadata = SqliteMetadata.open(store, owner="root", journal=writer)
+        metadata = open_store(store, owner="root", journal=writer)
         metadata.follow("one")
         writer.take(0, 1)
         metadata.begin_epoch()
@@ -55,10 +55,10 @@ class KilledLeader:
     def damaged(self, bit: int) -> Image:
         return with_log(self.image, flip(self.image["-wal"], bit))
 
-    def start(self, store: Path) -> tuple[SqliteMetadata, int]:
+    def start(self, store: Path) -> tuple[Metadata, int]:
         """Start a coordinator on a store; return it when it has what the journal has, and how much that was."""
         journal = JournalInMemory(self.server)
-        metadata = SqliteMetadata.open(store, owner="root", journal=JournalWriter(journal))
+        metadata = open_store(store, owner="root", journal=JournalWriter(journal))
         found = metadata.journal_place().number
         while entries := journal.read(metadata.journal_place().number, 7):
             metadata.apply(entries)
@@ -111,7 +111,7 @@ def test_log_that_was_repaired_takes_the_next_epoch(tmp_path: Path) -> None:
     store = put(leader.damaged(8 * (leader.live_bytes // 2)), tmp_path / "store")
     journal = JournalInMemory(leader.server)
     writer = JournalWriter(journal)
-    metadata = SqliteMetadata.open(store, owner="root", journal=writer)
+    metadata = open_store(store, owner="root", journal=writer)
     assert writer.take(1, 2)
     metadata.apply(journal.read(metadata.journal_place().number, 1000))
     assert metadata.begin_epoch() == 2
@@ -125,7 +125,7 @@ def test_log_that_was_damaged_is_refused_when_the_journal_is_left_out(
 ) -> None:
     store = put(killed.damaged(8 * (killed.live_bytes // 2)), tmp_path / "store")
     with pytest.raises(StartupError, match="has lost changes that were acknowledged"):
-        SqliteMetadata.open(store, owner="root")
+        open_store(store, owner="root")
     # An undamaged log is refused, too: the journal may have more.
     with pytest.raises(StartupError, match="journal"):
-        SqliteMetadata.open(put(killed.image, tmp_path / "whole"), owner="root")
+        open_store(put(killed.image, tmp_path / "whole"), owner="root")

@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from journal.replicated_store import Replica, rows_of
+from peacefs.coordinator.metadata.sqlite.changes import read_changes
 
 from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, Mishap
 from peacefs.coordinator.journal.port import Entry, Fenced, JournalRefused
 from peacefs.coordinator.journal.writer import JournalWriter, content_of
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite.changes import read_changes
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store, store_in_memory
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
@@ -67,7 +67,7 @@ def test_takeover_finds_all_that_was_acknowledged_and_the_old_leader_is_fenced()
     make_directory(replica.leader, "/acknowledged")
     # Somebody else takes the epoch; only then are the last entries read.
     successor = JournalWriter(JournalInMemory(replica.server))
-    standby = SqliteMetadata.in_memory(owner="root", journal=successor)
+    standby = store_in_memory(owner="root", journal=successor)
     assert successor.take(1, 2)
     with pytest.raises(MetadataFault, match="epoch 1 is over"):
         make_directory(replica.leader, "/too-late")
@@ -138,7 +138,7 @@ def test_full_journal_refuses_a_change_and_takes_the_next_when_there_is_room() -
 def test_journal_longer_than_its_bound_refuses_changes_until_it_is_trimmed() -> None:
     journal = JournalInMemory(JournalServer(time.monotonic))
     writer = JournalWriter(journal, bytes_max=300)
-    metadata = SqliteMetadata.in_memory(journal=writer)
+    metadata = store_in_memory(journal=writer)
     writer.take(0, 1)
     metadata.begin_epoch()
     with pytest.raises(MetadataFull, match="not all coordinators have read"):
@@ -167,7 +167,7 @@ def test_store_that_lost_the_end_of_its_log_gets_it_from_the_journal(tmp_path: P
     writer = JournalWriter(JournalInMemory(server))
     store = tmp_path / "a" / "metadata.sqlite"
     store.parent.mkdir()
-    metadata = SqliteMetadata.open(store, owner="root", journal=writer)
+    metadata = open_store(store, owner="root", journal=writer)
     writer.take(0, 1)
     metadata.begin_epoch()
     metadata.tend(idle=True)
@@ -180,8 +180,8 @@ def test_store_that_lost_the_end_of_its_log_gets_it_from_the_journal(tmp_path: P
     rows = rows_of(metadata)
     metadata.close()
     with pytest.raises(StartupError, match="was acknowledged"):
-        SqliteMetadata.open(cut, owner="root")
-    repaired = SqliteMetadata.open(cut, owner="root", journal=JournalWriter(JournalInMemory(server)))
+        open_store(cut, owner="root")
+    repaired = open_store(cut, owner="root", journal=JournalWriter(JournalInMemory(server)))
     assert names(repaired) == []
     repaired.apply(JournalInMemory(server).read(repaired.journal_place().number, 100))
     assert rows_of(repaired) == rows

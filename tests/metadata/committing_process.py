@@ -9,7 +9,7 @@ from pathlib import Path
 
 from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.metadata.model import RenameMode
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.ids import first_of_epoch
@@ -40,7 +40,7 @@ def work(commits: GroupCommit, epoch: int, worker: int) -> None:
 
 
 def main() -> None:
-    metadata = SqliteMetadata.open(Path(sys.argv[1]), owner="root")
+    metadata = open_store(Path(sys.argv[1]), owner="root")
     epoch = metadata.begin_epoch()
     commits = GroupCommit(metadata, lambda fault: os._exit(3))
     threads = [threading.Thread(target=work, args=(commits, epoch, worker), daemon=True) for worker in range(4)]

@@ -22,8 +22,9 @@ from peacefs.coordinator.metadata.model import (
     RenameMode,
     TreeSummary,
 )
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import (
     copy as namespace_copy,
 )
@@ -58,7 +59,7 @@ class Completion(NamedTuple):
 class Space:
     """Each operation is a commit of its own. The clock advances a second before each."""
 
-    def __init__(self, metadata: SqliteMetadata) -> None:
+    def __init__(self, metadata: MetadataInMemory) -> None:
         self.metadata = metadata
         self.is_altered = False
         self.reader: Reader = metadata.reader()
@@ -73,8 +74,12 @@ class Space:
 
     def sql(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Looks at, or alters, the tables themselves."""
-        self.is_altered |= not statement.lstrip().startswith("SELECT")
-        return self.metadata._writer.execute(statement, values).fetchall()
+        is_look = statement.lstrip().startswith("SELECT")
+        rows: list[tuple[Any, ...]] = self.metadata.imaged().execute(statement, values).fetchall()
+        if not is_look:
+            self.is_altered = True
+            self.metadata.rows.load()
+        return rows
 
     def chunks(self, *lengths: int) -> list[WrittenChunk]:
         """Chunks with new ids, as a pipeline of two acknowledges them."""
@@ -240,7 +245,7 @@ class Space:
 
 
 def space_in_memory() -> Space:
-    metadata = SqliteMetadata.in_memory(owner="root")
+    metadata = store_in_memory(owner="root")
     metadata.begin_epoch()
     return Space(metadata)
 

@@ -14,7 +14,7 @@ from peacefs.coordinator.metadata.sqlite import backup as metadata_backup
 from peacefs.coordinator.metadata.sqlite import file as metadata_file
 from peacefs.coordinator.metadata.sqlite.backup import back_up, restore
 from peacefs.coordinator.metadata.sqlite.check import check
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
 
 from .conftest import Space
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Path:
     """A closed store with some files."""
     (tmp_path / "coordinator").mkdir()
     path = tmp_path / "coordinator" / "metadata.sqlite"
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     Space(metadata).create_many([f"/d/{number:04}" for number in range(300)])
     metadata.close()
@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def names(path: Path, directory: str = "/d") -> list[str]:
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     try:
         return Space(metadata).names(directory)
     finally:
@@ -45,7 +45,7 @@ def names(path: Path, directory: str = "/d") -> list[str]:
 
 
 def epoch_begun(path: Path) -> int:
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     try:
         return metadata.begin_epoch()
     finally:
@@ -71,7 +71,7 @@ def test_commits_go_on_while_it_is_made_and_it_shows_one_moment(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metadata_backup, "backup_pages_per_step", 1)
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     steps = []
@@ -91,7 +91,7 @@ def test_commits_go_on_while_it_is_made_and_it_shows_one_moment(
 
 
 def test_copying_beside_a_busy_writer_comes_to_an_end(store: Path, tmp_path: Path) -> None:
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     space, stop = Space(metadata), threading.Event()
 
@@ -140,7 +140,7 @@ def test_backup_refuses_what_is_no_store(tmp_path: Path) -> None:
 
 def test_a_restored_store_holds_the_floor(store: Path, tmp_path: Path) -> None:
     back_up(store, tmp_path / "backup", quiet)
-    metadata = SqliteMetadata.open(restored(tmp_path / "backup", tmp_path / "new"), owner="root")
+    metadata = open_store(restored(tmp_path / "backup", tmp_path / "new"), owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     space.commit(lambda tx: tx.raise_gc_floor(10**15))
@@ -162,7 +162,7 @@ def test_a_backup_restored_twice_repeats_no_epoch(store: Path, tmp_path: Path) -
 
 def test_the_epoch_of_the_store_that_is_replaced_counts_too(store: Path, tmp_path: Path) -> None:
     back_up(store, tmp_path / "backup", quiet)
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch(above=70_000)
     metadata.close()
     made = restore(tmp_path / "backup", store, quiet, Random(1), replace=True)
@@ -181,7 +181,7 @@ def test_a_store_that_is_there_is_replaced_only_when_asked_to(store: Path, tmp_p
 
 def test_a_coordinator_that_runs_keeps_its_store(store: Path, tmp_path: Path) -> None:
     back_up(store, tmp_path / "backup", quiet)
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     with pytest.raises(StartupError, match="in use by another coordinator"):
         restore(tmp_path / "backup", store, quiet, Random(1), replace=True)
     metadata.close()
@@ -213,7 +213,7 @@ def test_restore_refuses_what_is_no_backup_and_says_what_one_is(store: Path, tmp
 
 def test_the_log_of_the_old_store_is_not_taken_for_the_new_one_s(store: Path, tmp_path: Path) -> None:
     back_up(store, tmp_path / "backup", quiet)
-    killed = SqliteMetadata.open(store, owner="root")
+    killed = open_store(store, owner="root")
     killed.begin_epoch()
     Space(killed).create("/in/the/log", 10)
     image = {ending: store.with_name(store.name + ending).read_bytes() for ending in ("", "-wal")}
@@ -244,7 +244,7 @@ def test_after_a_crash_in_the_middle_no_coordinator_starts_until_it_is_done_agai
             restore(tmp_path / "backup", store, quiet, Random(1), replace=True)
     assert not store.exists()
     with pytest.raises(StartupError, match=r"restore of .* was cut short"):
-        SqliteMetadata.open(store, owner="root")
+        open_store(store, owner="root")
     restore(tmp_path / "backup", store, quiet, Random(2), replace=False)
     assert len(names(store)) == 300
     assert not metadata_file.restoring(store).exists()

@@ -12,7 +12,7 @@ from peacefs.coordinator.metadata.engine import Findings
 from peacefs.coordinator.metadata.model import RenameMode
 from peacefs.coordinator.metadata.sqlite import page_sums
 from peacefs.coordinator.metadata.sqlite.check import check
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import snapshot_restore
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import reclaim_step
@@ -25,7 +25,7 @@ from .conftest import Space
 def store(tmp_path: Path) -> Path:
     """Files, directories, things renamed, replaced and deleted, and a tree of which a part is reclaimed."""
     path = tmp_path / "metadata.sqlite"
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     for number in range(20):
@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_snapshots_and_a_restoration_under_way_are_sound_and_so_is_a_store_that_knows_neither(store: Path) -> None:
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     space.allow_snapshots("/d")

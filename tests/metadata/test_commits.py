@@ -22,8 +22,9 @@ from peacefs.coordinator.metadata.group_commit import (
     commit_delay_s_max,
     run_now,
 )
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import MetadataFault, Transaction
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, Overloaded, ServiceUnready
@@ -35,13 +36,13 @@ def mkdirs(path: str) -> Callable[[Transaction], bool]:
     return lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, 1)
 
 
-def names(metadata: SqliteMetadata, path: str = "/") -> list[str]:
+def names(metadata: Metadata, path: str = "/") -> list[str]:
     return [entry.name for entry in namespace.list_page(metadata.reader(), parse_path(path)).entries]
 
 
 @pytest.fixture
-def metadata(tmp_path: Path) -> Iterator[SqliteMetadata]:
-    made = SqliteMetadata.open(tmp_path / "metadata.sqlite", owner="root")
+def metadata(tmp_path: Path) -> Iterator[Metadata]:
+    made = open_store(tmp_path / "metadata.sqlite", owner="root")
     made.begin_epoch()
     yield made
     made.close()
@@ -59,7 +60,7 @@ class MakeGroup(Protocol):
 
 
 @pytest.fixture
-def group(metadata: SqliteMetadata, faults: list[MetadataFault]) -> Iterator[MakeGroup]:
+def group(metadata: Metadata, faults: list[MetadataFault]) -> Iterator[MakeGroup]:
     made: list[GroupCommit] = []
 
     def make(
@@ -79,7 +80,7 @@ def group(metadata: SqliteMetadata, faults: list[MetadataFault]) -> Iterator[Mak
 
 @pytest.fixture(params=["group", "immediate"])
 def commits(
-    request: pytest.FixtureRequest, metadata: SqliteMetadata, faults: list[MetadataFault], group: MakeGroup
+    request: pytest.FixtureRequest, metadata: Metadata, faults: list[MetadataFault], group: MakeGroup
 ) -> Commits:
     return group() if request.param == "group" else ImmediateCommit(metadata, faults.append)
 
@@ -104,14 +105,12 @@ class Gate:
 
 
 @pytest.mark.evidence("answers-survive-kill")
-def test_an_answer_comes_when_the_change_is_committed(commits: Commits, metadata: SqliteMetadata) -> None:
+def test_an_answer_comes_when_the_change_is_committed(commits: Commits, metadata: Metadata) -> None:
     assert commits.submit(mkdirs("/a")).result(PATIENCE_S) is True
     assert names(metadata) == ["a"]
 
 
-def test_a_request_that_fails_leaves_no_trace_and_gets_its_error(
-    commits: Commits, metadata: SqliteMetadata
-) -> None:
+def test_a_request_that_fails_leaves_no_trace_and_gets_its_error(commits: Commits, metadata: Metadata) -> None:
     def half(tx: Transaction) -> None:
         mkdirs("/half")(tx)
         raise FileNotFound("the other half")
@@ -130,7 +129,7 @@ def test_a_request_that_fails_leaves_no_trace_and_gets_its_error(
 
 
 def test_a_request_that_breaks_a_constraint_is_its_own_fault_alone(
-    commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
+    commits: Commits, metadata: Metadata, faults: list[MetadataFault]
 ) -> None:
     commits.submit(mkdirs("/a")).result(PATIENCE_S)
     with pytest.raises(apsw.ConstraintError):
@@ -140,12 +139,12 @@ def test_a_request_that_breaks_a_constraint_is_its_own_fault_alone(
 
 @pytest.mark.evidence("coordinator-disk-full")
 def test_on_a_full_disk_changes_are_refused_until_there_is_room(
-    commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
+    commits: Commits, metadata: Metadata, faults: list[MetadataFault]
 ) -> None:
     """A refused change leaves no trace, neither on the disk nor in what the store remembers of directories."""
     commits.submit(mkdirs("/before")).result(PATIENCE_S)
-    (pages_max,) = metadata._writer.execute("PRAGMA max_page_count").fetchone()
-    metadata._writer.execute("PRAGMA max_page_count = 1")
+    (pages_max,) = metadata.imaged().execute("PRAGMA max_page_count").fetchone()
+    metadata.imaged().execute("PRAGMA max_page_count = 1")
 
     def too_much(tx: Transaction) -> None:
         for number in range(1000):
@@ -156,7 +155,7 @@ def test_on_a_full_disk_changes_are_refused_until_there_is_room(
             commits.submit(too_much).result(PATIENCE_S)
         assert refusal.value.retriable
     assert names(metadata) == ["before"]
-    metadata._writer.execute(f"PRAGMA max_page_count = {pages_max}")
+    metadata.imaged().execute(f"PRAGMA max_page_count = {pages_max}")
     assert commits.submit(mkdirs("/after")).result(PATIENCE_S)
     assert names(metadata) == ["after", "before"]
     assert commits.submit(lambda tx: tx.entry_count(1)).result(PATIENCE_S) == 2
@@ -164,16 +163,16 @@ def test_on_a_full_disk_changes_are_refused_until_there_is_room(
 
 
 @pytest.mark.evidence("coordinator-disk-full")
-def test_full_disk_and_room_again_are_logged_once_each(metadata: SqliteMetadata) -> None:
+def test_full_disk_and_room_again_are_logged_once_each(metadata: Metadata) -> None:
     told: list[bool] = []
     commits = GroupCommit(metadata, lambda fault: pytest.fail(str(fault)), told.append)
-    (pages_max,) = metadata._writer.execute("PRAGMA max_page_count").fetchone()
-    metadata._writer.execute("PRAGMA max_page_count = 1")
+    (pages_max,) = metadata.imaged().execute("PRAGMA max_page_count").fetchone()
+    metadata.imaged().execute("PRAGMA max_page_count = 1")
     refused = [commits.submit(lambda tx: [mkdirs(f"/{number:0200}")(tx) for number in range(1000)]) for _ in "ab"]
     assert all(isinstance(future.exception(PATIENCE_S), ServiceUnready) for future in refused)
     assert commits.submit(lambda tx: tx.has_children(1)).result(PATIENCE_S) is False
     assert told == [False], "that nothing was written tells nothing"
-    metadata._writer.execute(f"PRAGMA max_page_count = {pages_max}")
+    metadata.imaged().execute(f"PRAGMA max_page_count = {pages_max}")
     assert commits.submit(mkdirs("/after")).result(PATIENCE_S)
     commits.close()
     assert told == [False, True]
@@ -181,14 +180,14 @@ def test_full_disk_and_room_again_are_logged_once_each(metadata: SqliteMetadata)
 
 @pytest.mark.evidence("coordinator-disk-fails")
 def test_a_disk_that_fails_is_fatal_and_nothing_is_acknowledged_afterwards(
-    commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
+    commits: Commits, metadata: Metadata, faults: list[MetadataFault]
 ) -> None:
     commits.submit(mkdirs("/before")).result(PATIENCE_S)
-    metadata._writer.execute("PRAGMA query_only = ON")
+    metadata.imaged().execute("PRAGMA query_only = ON")
     for path in ("/during", "/after"):
         with pytest.raises(ServiceUnready):
             commits.submit(mkdirs(path)).result(PATIENCE_S)
-        metadata._writer.execute("PRAGMA query_only = OFF")
+        metadata.imaged().execute("PRAGMA query_only = OFF")
     with pytest.raises(MetadataFault):
         run_now(metadata, mkdirs("/after"))
     assert len(faults) == 1
@@ -196,18 +195,16 @@ def test_a_disk_that_fails_is_fatal_and_nothing_is_acknowledged_afterwards(
 
 
 @pytest.mark.evidence("answers-survive-kill")
-def test_a_commit_of_the_store_is_synced_before_it_returns(metadata: SqliteMetadata) -> None:
+def test_a_commit_of_the_store_is_synced_before_it_returns(metadata: Metadata) -> None:
     """SQLite does that by itself when it is told to; in the mode of its log that it is told to keep it in."""
-    modes = [metadata._writer.execute(f"PRAGMA {of}").fetchone()[0] for of in ("journal_mode", "synchronous")]
+    modes = [metadata.imaged().execute(f"PRAGMA {of}").fetchone()[0] for of in ("journal_mode", "synchronous")]
     assert modes == ["wal", 2]
 
 
 # -- the group -------------------------------------------------------------------------------------
 
 
-def test_requests_that_wait_share_a_commit_and_are_isolated_in_it(
-    group: MakeGroup, metadata: SqliteMetadata
-) -> None:
+def test_requests_that_wait_share_a_commit_and_are_isolated_in_it(group: MakeGroup, metadata: Metadata) -> None:
     commits = group()
     gate = Gate(commits)
 
@@ -254,7 +251,7 @@ class PatientDelay(CommitDelay):
         """Go on expecting the same."""
 
 
-def test_commit_waits_for_the_changes_that_it_expects(metadata: SqliteMetadata) -> None:
+def test_commit_waits_for_the_changes_that_it_expects(metadata: Metadata) -> None:
     commits = GroupCommit(metadata, pytest.fail, delay=PatientDelay(3))
     waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(3)]
     assert all(future.result(PATIENCE_S) for future in waiting)
@@ -286,7 +283,7 @@ def test_commit_delay_is_bounded_however_many_wait_and_however_slow_the_disk_is(
 
 
 @pytest.mark.evidence("everything-is-bounded")
-def test_too_many_waiting_are_turned_away_at_once(group: MakeGroup, metadata: SqliteMetadata) -> None:
+def test_too_many_waiting_are_turned_away_at_once(group: MakeGroup, metadata: Metadata) -> None:
     commits = group(queue_max=2)
     gate = Gate(commits)
     waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(2)]
@@ -297,7 +294,7 @@ def test_too_many_waiting_are_turned_away_at_once(group: MakeGroup, metadata: Sq
     assert commits.submit(mkdirs("/2")).result(PATIENCE_S)
 
 
-def test_background_changes_are_never_turned_away(group: MakeGroup, metadata: SqliteMetadata) -> None:
+def test_background_changes_are_never_turned_away(group: MakeGroup, metadata: Metadata) -> None:
     """It has nobody who would ask again, and would stop the coordinator."""
     commits = group(queue_max=2)
     gate = Gate(commits)
@@ -308,9 +305,7 @@ def test_background_changes_are_never_turned_away(group: MakeGroup, metadata: Sq
     assert names(metadata) == ["0", "1", "own"]
 
 
-def test_a_request_that_was_given_up_while_it_waited_is_not_run(
-    group: MakeGroup, metadata: SqliteMetadata
-) -> None:
+def test_a_request_that_was_given_up_while_it_waited_is_not_run(group: MakeGroup, metadata: Metadata) -> None:
     commits = group()
     gate = Gate(commits)
     given_up = commits.submit(mkdirs("/unwanted"))
@@ -321,7 +316,7 @@ def test_a_request_that_was_given_up_while_it_waited_is_not_run(
 
 
 def test_the_answers_of_one_commit_are_handed_over_together_and_after_it(
-    group: MakeGroup, metadata: SqliteMetadata
+    group: MakeGroup, metadata: Metadata
 ) -> None:
     """Whoever waits in an event loop has it woken once, however many were answered."""
     handed_over: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -339,7 +334,7 @@ def test_the_answers_of_one_commit_are_handed_over_together_and_after_it(
     assert handed_over.empty()
 
 
-def test_closing_commits_what_waits_and_takes_nothing_more(group: MakeGroup, metadata: SqliteMetadata) -> None:
+def test_closing_commits_what_waits_and_takes_nothing_more(group: MakeGroup, metadata: Metadata) -> None:
     commits = group()
     gate = Gate(commits)
     waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
@@ -352,14 +347,12 @@ def test_closing_commits_what_waits_and_takes_nothing_more(group: MakeGroup, met
 
 
 @pytest.mark.evidence("answers-survive-kill", "coordinator-disk-fails")
-def test_a_fault_fails_all_that_wait(
-    group: MakeGroup, metadata: SqliteMetadata, faults: list[MetadataFault]
-) -> None:
+def test_a_fault_fails_all_that_wait(group: MakeGroup, metadata: Metadata, faults: list[MetadataFault]) -> None:
     commits = group(batch_max=2)
     gate = Gate(commits)
     waiting: list[Future[bool]] = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
     waiting[4].cancel()
-    metadata._writer.execute("PRAGMA query_only = ON")
+    metadata.imaged().execute("PRAGMA query_only = ON")
     gate.open()
     for future in waiting[:4]:
         with pytest.raises(ServiceUnready, match="stopping"):
@@ -369,7 +362,7 @@ def test_a_fault_fails_all_that_wait(
     assert names(metadata) == []
 
 
-def test_a_view_shows_one_state_and_only_what_is_committed(group: MakeGroup, metadata: SqliteMetadata) -> None:
+def test_a_view_shows_one_state_and_only_what_is_committed(group: MakeGroup, metadata: Metadata) -> None:
     commits = group()
     reader = metadata.reader()
     with reader.view():
@@ -380,7 +373,7 @@ def test_a_view_shows_one_state_and_only_what_is_committed(group: MakeGroup, met
 
 
 def test_a_request_that_changes_nothing_costs_no_sync(
-    group: MakeGroup, metadata: SqliteMetadata, tmp_path: Path
+    group: MakeGroup, metadata: Metadata, tmp_path: Path
 ) -> None:
     commits = group()
     commits.submit(mkdirs("/a")).result(PATIENCE_S)

@@ -17,8 +17,8 @@ from support.long_runs import often
 from peacefs.coordinator.metadata.sqlite.backup import back_up, restore
 from peacefs.coordinator.metadata.sqlite.check import check
 from peacefs.coordinator.metadata.sqlite.exact_copies import make, staged
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import MetadataFault
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.protocol.errors import PeacefsError, ServiceUnready, StartupError
 
 from .conftest import Space
@@ -58,13 +58,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, Mode
     """A store that was closed, an earlier state of its file, and what must be in it."""
     path = tmp_path_factory.mktemp("written") / "metadata.sqlite"
     model: Model = {}
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     _create(space, model, "/a", 250)
     metadata.close()
     old = path.read_bytes()
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     _create(space, model, "/b", 100)
@@ -83,7 +83,7 @@ def _create(space: Space, model: Model, directory: str, files: int) -> None:
         model[path] = 8 + number
 
 
-def _listed(metadata: SqliteMetadata) -> Model:
+def _listed(metadata: Metadata) -> Model:
     """All that a reader sees, by listing and by looking up each name."""
     space = Space(metadata)
     found = {}
@@ -112,7 +112,7 @@ def test_damage_while_the_coordinator_is_down_is_refused_or_harmless(
         what = damage(harmed, old, random)
         before = harmed.read_bytes()
         try:
-            metadata = SqliteMetadata.open(harmed, owner="root")
+            metadata = open_store(harmed, owner="root")
         except StartupError:
             rounds.refused += 1
             assert harmed.read_bytes() == before, what
@@ -131,7 +131,7 @@ def test_damage_while_the_coordinator_serves_stops_it(
     random, stopped = Random(seed), 0
     for number in range(_ROUNDS):
         harmed = _copied(store, tmp_path / str(number))
-        metadata = SqliteMetadata.open(harmed, owner="root")
+        metadata = open_store(harmed, owner="root")
         assert metadata.begin_epoch() > 0
         metadata.tend(idle=True)
         # A reader of its own has nothing in its memory yet.
@@ -151,13 +151,13 @@ def test_damage_while_the_coordinator_serves_stops_it(
     assert stopped == _ROUNDS
 
 
-def _scrub_once(metadata: SqliteMetadata) -> None:
+def _scrub_once(metadata: Metadata) -> None:
     for _ in range(100):
         metadata.scrub(16)
 
 
 def test_scrub_passes_over_a_sound_store_that_changes(tmp_path: Path) -> None:
-    metadata = SqliteMetadata.open(tmp_path / "metadata.sqlite", owner="root")
+    metadata = open_store(tmp_path / "metadata.sqlite", owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     for number in range(120):
@@ -174,7 +174,7 @@ def test_damaged_log_of_a_killed_coordinator_is_refused_or_harmless(
 ) -> None:
     store, _, model = written
     live = _copied(store, tmp_path / "live")
-    metadata = SqliteMetadata.open(live, owner="root")
+    metadata = open_store(live, owner="root")
     metadata.begin_epoch()
     space, now = Space(metadata), dict(model)
     _create(space, now, "/c", 20)
@@ -185,7 +185,7 @@ def test_damaged_log_of_a_killed_coordinator_is_refused_or_harmless(
         harmed = _copied(killed, tmp_path / str(number))
         what = flip_a_bit(harmed.with_name(harmed.name + "-wal"), b"", random)
         try:
-            metadata = SqliteMetadata.open(harmed, owner="root")
+            metadata = open_store(harmed, owner="root")
         except StartupError:
             rounds.refused += 1
         else:
@@ -196,7 +196,7 @@ def test_damaged_log_of_a_killed_coordinator_is_refused_or_harmless(
 
 def test_page_of_the_log_that_changes_while_the_coordinator_serves_stops_it(tmp_path: Path) -> None:
     store = tmp_path / "metadata.sqlite"
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     space, model = Space(metadata), {}
     metadata.tend(idle=True)
@@ -230,7 +230,7 @@ def test_damaged_backup_is_not_restored_and_none_is_made_of_a_damaged_store(
         except StartupError:
             rounds.refused += 1
         else:
-            metadata = SqliteMetadata.open(target, owner="root")
+            metadata = open_store(target, owner="root")
             assert _listed(metadata) == model, what
             metadata.close()
         harmed = _copied(store, tmp_path / f"harmed-{number}")
@@ -243,7 +243,7 @@ def test_damaged_backup_is_not_restored_and_none_is_made_of_a_damaged_store(
         else:
             restored = tmp_path / f"restored-{number}" / store.name
             restore(made, restored, lambda done, total: None, random, replace=False)
-            metadata = SqliteMetadata.open(restored, owner="root")
+            metadata = open_store(restored, owner="root")
             assert _listed(metadata) == model, what
             metadata.close()
 
@@ -266,7 +266,7 @@ def test_copy_for_a_standby_that_was_damaged_on_its_way_is_refused(
             rounds.refused += 1
             assert not target.exists()
         else:
-            metadata = SqliteMetadata.open(target, owner="root")
+            metadata = open_store(target, owner="root")
             assert _listed(metadata) == model, what
             metadata.close()
 
@@ -279,10 +279,10 @@ def test_standby_that_differs_from_its_leader_says_so_and_stops() -> None:
     replica.follow()
     # Behind the back of the digest, as a fault of memory or of SQLite would.
     other = apsw.Connection(":memory:")
-    with other.backup("main", replica.standby._writer, "main") as copying:
+    with other.backup("main", replica.standby.imaged(), "main") as copying:
         copying.step()
     other.execute("UPDATE inode SET permission = permission + 1 WHERE inode = 1")
-    strayed = SqliteMetadata(other, journal=replica.writer)
+    strayed = Metadata(other, journal=replica.writer)
     space.mkdirs("/d/below")
     entries = replica.journal.read(strayed.journal_place().number, 100)
     strayed.apply(entries)
@@ -302,7 +302,7 @@ def test_sums_that_are_lost_are_made_anew_if_all_rows_are_sound(
     store, _, model = written
     bare = _copied(store, tmp_path / "bare")
     bare.with_name(bare.name + ".sums").unlink()
-    metadata = SqliteMetadata.open(bare, owner="root")
+    metadata = open_store(bare, owner="root")
     assert _listed(metadata) == model
     metadata.close()
     assert bare.with_name(bare.name + ".sums").read_bytes() == store.with_name(store.name + ".sums").read_bytes()
@@ -323,7 +323,7 @@ def test_damage_where_no_row_lies_is_mended_with_a_warning(
     )
     data[page * 4096 + 1550] ^= 1
     harmed.write_bytes(data)
-    metadata = SqliteMetadata.open(harmed, owner="root")
+    metadata = open_store(harmed, owner="root")
     assert "was damaged where no row lies" in caplog.text
     assert _listed(metadata) == model
     metadata.close()
@@ -338,7 +338,7 @@ def test_store_whose_upgrade_was_cut_short_before_its_digest_gets_one(
     connection = apsw.Connection(str(bare))
     connection.execute("UPDATE meta SET value = x'' WHERE key = 'digest'")
     connection.close()
-    metadata = SqliteMetadata.open(bare, owner="root")
+    metadata = open_store(bare, owner="root")
     metadata.begin_epoch()
     assert _listed(metadata) == model
     metadata.close()

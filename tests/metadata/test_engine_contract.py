@@ -12,6 +12,7 @@ import pytest
 from peacefs.coordinator.metadata.engine import Engine
 from peacefs.coordinator.metadata.engines import ENGINE
 from peacefs.coordinator.metadata.model import (
+    ROOT,
     ChunkRecord,
     Inode,
     InodeId,
@@ -21,7 +22,9 @@ from peacefs.coordinator.metadata.model import (
     Quota,
     RecordedRun,
 )
-from peacefs.coordinator.metadata.store import ROOT, Metadata, Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.store import Metadata
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import first_of_epoch
 

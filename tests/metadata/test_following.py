@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from peacefs.coordinator.metadata.model import Inode
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import FileAlreadyExists
 
 from .conftest import Space
@@ -103,11 +104,11 @@ def test_a_small_file_in_a_deep_directory_is_published_with_few_statements(tree:
     tree.create(f"{directory}/first", 10)
     file = tree.completion(f"{directory}/small", 10)
     seen: list[str] = []
-    tree.metadata._writer.set_exec_trace(lambda _cursor, statement, _values: seen.append(statement) is None)
+    tree.metadata.imaged().set_exec_trace(lambda _cursor, statement, _values: seen.append(statement) is None)
     try:
         tree.complete(file)
     finally:
-        tree.metadata._writer.set_exec_trace(None)
+        tree.metadata.imaged().set_exec_trace(None)
     changed = [statement.split()[0] for statement in seen]
     # The request, the inode, its entry, the directory's time, the chunk, the reference, the last transaction and
     # the digest.

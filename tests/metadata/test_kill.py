@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.long_runs import often
 
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.errors import FileNotFound
 
@@ -40,7 +40,7 @@ def test_everything_acknowledged_survives_kill_9(tmp_path: Path) -> None:
         latest = run_and_kill(path, randomly.randrange(1, 600))
         assert not latest.keys() & said.keys(), "each run is an epoch of its own"
         said |= latest
-        metadata = SqliteMetadata.open(path, owner="root")
+        metadata = open_store(path, owner="root")
         space = Space(metadata)
         for name, sign in said.items():
             try:
@@ -62,7 +62,7 @@ def test_kill_9_at_any_moment_is_never_taken_for_a_loss_of_commits(tmp_path: Pat
     path = tmp_path / "metadata.sqlite"
     for _ in range(often(5, 12)):
         run_and_kill(path, randomly.randrange(1, 80))
-        SqliteMetadata.open(path, owner="root").close()
+        open_store(path, owner="root").close()
 
 
 def unacknowledged_deletes(said: dict[str, str]) -> set[str]:

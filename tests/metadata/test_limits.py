@@ -27,7 +27,7 @@ FULL: dict[str, Callable[[Space], Any]] = {
 @pytest.fixture(name="full")
 def _full(space: Space, monkeypatch: pytest.MonkeyPatch) -> Space:
     """/full has five entries, and may have no more."""
-    for module in ("metadata.sqlite.transaction", "namespace.resolution"):
+    for module in ("metadata.transaction", "namespace.resolution"):
         monkeypatch.setattr(f"peacefs.coordinator.{module}.directory_entries_max", 5)
     space.create_many([f"/full/{number}" for number in range(5)])
     space.create("/other", 1)

@@ -12,8 +12,9 @@ from peacefs.coordinator.metadata.sqlite import check as metadata_check
 from peacefs.coordinator.metadata.sqlite import file as metadata_file
 from peacefs.coordinator.metadata.sqlite import store as metadata_sqlite
 from peacefs.coordinator.metadata.sqlite.backup import copy
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.store import Metadata
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 
@@ -28,10 +29,10 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def metadata(store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteMetadata]:
+def metadata(store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Metadata]:
     """One whose log is short."""
     monkeypatch.setattr(metadata_sqlite, "_CHECKPOINT_PAGES", _PAGES)
-    made = SqliteMetadata.open(store, owner="root")
+    made = open_store(store, owner="root")
     made.begin_epoch()
     yield made
     made.close()
@@ -41,7 +42,7 @@ def mkdirs(path: str) -> Callable[[Transaction], bool]:
     return lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, 1)
 
 
-def make(metadata: SqliteMetadata, count: int, under: str) -> None:
+def make(metadata: Metadata, count: int, under: str) -> None:
     for number in range(count):
         run_now(metadata, mkdirs(f"{under}/{number}"))
 
@@ -52,7 +53,7 @@ def log_bytes(store: Path) -> int:
 
 @pytest.mark.evidence("everything-is-bounded")
 def test_the_log_begins_anew_however_long_commits_follow_one_another_and_others_read(
-    metadata: SqliteMetadata, store: Path
+    metadata: Metadata, store: Path
 ) -> None:
     reader = metadata.reader()
     for turn in range(10):
@@ -64,7 +65,7 @@ def test_the_log_begins_anew_however_long_commits_follow_one_another_and_others_
 
 
 def test_a_log_that_a_long_view_has_kept_grows_no_further_when_that_has_ended(
-    metadata: SqliteMetadata, store: Path
+    metadata: Metadata, store: Path
 ) -> None:
     reader = metadata.reader()
     with reader.view():
@@ -78,7 +79,7 @@ def test_a_log_that_a_long_view_has_kept_grows_no_further_when_that_has_ended(
     assert log_bytes(store) < kept + _PAGES * _PAGE_BYTES
 
 
-def test_nobody_but_who_commits_copies_the_log_into_the_store(metadata: SqliteMetadata, store: Path) -> None:
+def test_nobody_but_who_commits_copies_the_log_into_the_store(metadata: Metadata, store: Path) -> None:
     make(metadata, 5, "/logged")
     before = store.stat()
     reader = metadata.reader()
@@ -93,7 +94,7 @@ def test_nobody_but_who_commits_copies_the_log_into_the_store(metadata: SqliteMe
     )
 
 
-def test_it_is_told_how_long_each_commit_took(metadata: SqliteMetadata) -> None:
+def test_it_is_told_how_long_each_commit_took(metadata: Metadata) -> None:
     told: list[float] = []
     ticks = iter(range(100))
     commits = GroupCommit(metadata, pytest.fail, clock=lambda: float(next(ticks)), on_taken=told.append)

@@ -20,8 +20,8 @@ from peacefs.coordinator.metadata.sqlite import store as metadata_sqlite
 from peacefs.coordinator.metadata.sqlite.backup import back_up, restore
 from peacefs.coordinator.metadata.sqlite.check import check
 from peacefs.coordinator.metadata.sqlite.log_scan import checksum, find_lost_tail
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import MetadataFault
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import StartupError
@@ -43,7 +43,7 @@ _NAMES = 40
 
 
 def names(store: Path) -> set[str]:
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     try:
         space = Space(metadata)
         return set(space.names("/")) - {".Trash"}
@@ -57,7 +57,7 @@ class Killed:
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
         store = directory / "metadata.sqlite"
-        metadata = SqliteMetadata.open(store, owner="root")
+        metadata = open_store(store, owner="root")
         self.epoch = metadata.begin_epoch()
         space = Space(metadata)
         for number in range(_NAMES):
@@ -79,7 +79,7 @@ def assert_refused(store: Path) -> str:
     before = image_of(store)
     for _ in range(2):
         with pytest.raises(StartupError, match="has lost changes that were acknowledged") as refused:
-            SqliteMetadata.open(store, owner="root")
+            open_store(store, owner="root")
         assert image_of(store) == before
     message = refused.value.message
     assert "peacefs metadata restore" in message and f"accept-loss --dir {store.parent}" in message
@@ -174,7 +174,7 @@ def test_log_of_a_whole_store_shows_no_damage(killed: Killed, tmp_path: Path) ->
         store = put(image, tmp_path / "store")
         assert find_lost_tail(store.with_name("metadata.sqlite-wal")) is None
     # Frames of the round before lie behind those of this one.
-    metadata = SqliteMetadata.open(put(killed.image, tmp_path / "store"), owner="root")
+    metadata = open_store(put(killed.image, tmp_path / "store"), owner="root")
     metadata.begin_epoch()
     metadata.tend(idle=True)
     Space(metadata).create("/of-the-next-round", 10)
@@ -223,12 +223,12 @@ def test_record_of_another_cluster_says_nothing(killed: Killed, tmp_path: Path) 
 def test_record_without_its_store_shows_that_the_metadata_was_lost(killed: Killed, tmp_path: Path) -> None:
     store = put({".commits": killed.image[".commits"]}, tmp_path / "store")
     with pytest.raises(StartupError, match="the metadata was lost"):
-        SqliteMetadata.open(store, owner="root")
+        open_store(store, owner="root")
 
 
 def test_record_names_changes_of_the_epoch_and_the_floor_too(tmp_path: Path) -> None:
     store = tmp_path / "metadata.sqlite"
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     for change in (metadata.begin_epoch, metadata.hold_gc_floor, metadata.begin_epoch):
         before = image_of(store)
         change()
@@ -243,7 +243,7 @@ def test_loss_that_is_accepted_keeps_the_floor_and_repeats_no_number(killed: Kil
     accepted = lost_commits.accept(store, random.Random(1))
     assert accepted is not None and "was acknowledged" in accepted.loss
     assert accepted.log is not None and accepted.log.read_bytes() == damaged
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     space = Space(metadata)
     assert 0 < len(space.names("/")) < _NAMES
     assert space.reader.gc_floor_held() and not space.reader.lacks_commits()
@@ -282,9 +282,9 @@ def test_check_and_backup_say_that_commits_are_missing(killed: Killed, tmp_path:
 
 
 @pytest.fixture
-def metadata(tmp_path: Path) -> Iterator[SqliteMetadata]:
+def metadata(tmp_path: Path) -> Iterator[Metadata]:
     (tmp_path / "live").mkdir()
-    made = SqliteMetadata.open(tmp_path / "live" / "metadata.sqlite", owner="root")
+    made = open_store(tmp_path / "live" / "metadata.sqlite", owner="root")
     made.begin_epoch()
     yield made
     made.close()
@@ -303,7 +303,7 @@ def is_in_the_store_without_its_log(tmp_path: Path, name: str) -> bool:
         return False
 
 
-def test_log_of_an_idle_coordinator_is_copied_into_the_store(metadata: SqliteMetadata, tmp_path: Path) -> None:
+def test_log_of_an_idle_coordinator_is_copied_into_the_store(metadata: Metadata, tmp_path: Path) -> None:
     faults: list[MetadataFault] = []
     commits = GroupCommit(metadata, faults.append)
     try:
@@ -316,7 +316,7 @@ def test_log_of_an_idle_coordinator_is_copied_into_the_store(metadata: SqliteMet
 
 
 def test_log_of_a_coordinator_that_never_pauses_is_copied_after_a_while(
-    metadata: SqliteMetadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    metadata: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for long enough that it would count as idle."""
     monkeypatch.setattr(metadata_sqlite, "metadata_log_age_max_s", 0.2)
@@ -337,7 +337,7 @@ def test_log_of_a_coordinator_that_never_pauses_is_copied_after_a_while(
 def test_log_that_was_deleted_from_a_store_that_is_open_costs_no_commit_and_stops_it(tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     store = tmp_path / "live" / "metadata.sqlite"
-    metadata = SqliteMetadata.open(store, owner="root")
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     for number in range(20):

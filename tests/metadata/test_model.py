@@ -179,7 +179,7 @@ class NamespaceMachine(RuleBasedStateMachine):
         self.space.check_references()
 
     def check(self) -> None:
-        assert check_tables(self.space.metadata._writer, lambda *_: None).problems == []
+        assert check_tables(self.space.metadata.imaged(), lambda *_: None).problems == []
 
     def teardown(self) -> None:
         self.compare(self.model.root, ())

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from peacefs.coordinator.metadata.sqlite.schema import MIGRATIONS, migrate
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import epoch_of
 
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 
 def fill(path: Path, files: int = 300) -> str:
     """A store with some files, closed. Its cluster id."""
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     Space(metadata).create_many([f"/d/{number:04}" for number in range(files)])
     metadata.close()
@@ -34,7 +34,7 @@ def fill(path: Path, files: int = 300) -> str:
 
 def copy_as_killed(path: Path, target: Path) -> Path:
     """A store whose last commits are still in its write-ahead log, as kill -9 leaves it."""
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     Space(metadata).create("/in/the/log", 10)
     target.mkdir()
@@ -55,7 +55,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 def test_a_store_is_made_once_and_found_again(path: Path) -> None:
     cluster_id = fill(path)
-    again = SqliteMetadata.open(path, owner="somebody else")
+    again = open_store(path, owner="somebody else")
     space = Space(again)
     assert again.cluster_id == cluster_id and len(cluster_id) == 32
     assert len(space.names("/d")) == 300
@@ -70,16 +70,16 @@ def test_two_stores_are_two_clusters(tmp_path: Path) -> None:
 
 
 def test_two_coordinators_cannot_have_the_same_store(path: Path) -> None:
-    first = SqliteMetadata.open(path, owner="root")
+    first = open_store(path, owner="root")
     with pytest.raises(StartupError, match="in use by another coordinator"):
-        SqliteMetadata.open(path, owner="root")
+        open_store(path, owner="root")
     first.close()
-    SqliteMetadata.open(path, owner="root").close()
+    open_store(path, owner="root").close()
 
 
 def test_a_directory_that_is_not_there_is_not_made(path: Path) -> None:
     with pytest.raises(StartupError, match="Is its directory there"):
-        SqliteMetadata.open(path / "deeper", owner="root")
+        open_store(path / "deeper", owner="root")
 
 
 @pytest.mark.evidence("half-written-files")
@@ -168,7 +168,7 @@ def test_unusable_store_is_refused_with_advice_and_left_as_it_is(
     before = contents(path.parent)
     for _ in range(2):
         with pytest.raises(StartupError, match=complaint) as refused:
-            SqliteMetadata.open(path, owner="root")
+            open_store(path, owner="root")
         assert "Nothing was changed" in refused.value.message and "estore" in refused.value.message
         assert contents(path.parent) == before
 
@@ -188,29 +188,29 @@ def test_commits_in_the_log_are_kept_when_the_file_is_refused(
         damage(killed)
     before = contents(killed.parent)
     with pytest.raises(StartupError):
-        SqliteMetadata.open(killed, owner="root")
+        open_store(killed, owner="root")
     assert contents(killed.parent) == before
 
 
 def test_a_killed_store_is_recovered_from_its_log(path: Path, tmp_path: Path) -> None:
     fill(path)
-    metadata = SqliteMetadata.open(copy_as_killed(path, tmp_path / "killed"), owner="root")
+    metadata = open_store(copy_as_killed(path, tmp_path / "killed"), owner="root")
     assert Space(metadata).names("/in/the") == ["log"]
     metadata.close()
 
 
 def test_file_that_lost_its_last_page_is_refused(path: Path) -> None:
     fill(path)
-    SqliteMetadata.open(path, owner="root").close()
+    open_store(path, owner="root").close()
     path.write_bytes(path.read_bytes()[:-4096])
     with pytest.raises(StartupError, match="damaged"):
-        SqliteMetadata.open(path, owner="root")
+        open_store(path, owner="root")
 
 
 def test_each_epoch_is_above_the_last_and_above_what_was_seen(path: Path) -> None:
     epochs = []
     for seen in (0, 0, 7, 3):
-        metadata = SqliteMetadata.open(path, owner="root")
+        metadata = open_store(path, owner="root")
         epochs.append(metadata.begin_epoch(seen))
         metadata.close()
     assert epochs == [1, 2, 8, 9]
@@ -219,7 +219,7 @@ def test_each_epoch_is_above_the_last_and_above_what_was_seen(path: Path) -> Non
 def test_numbers_of_inodes_begin_with_the_epoch_so_that_a_restored_backup_repeats_none(path: Path) -> None:
     fill(path, 1)
     backup = contents(path.parent)
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     lost_epoch = metadata.begin_epoch()
     space = Space(metadata)
     space.create("/lost")
@@ -227,7 +227,7 @@ def test_numbers_of_inodes_begin_with_the_epoch_so_that_a_restored_backup_repeat
     metadata.close()
     for name, content in backup.items():
         (path.parent / name).write_bytes(content)
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     assert metadata.begin_epoch() == lost_epoch
     assert metadata.begin_epoch(lost_epoch) == lost_epoch + 1, "a datanode has told of the lost epoch"
     space = Space(metadata)
@@ -237,7 +237,7 @@ def test_numbers_of_inodes_begin_with_the_epoch_so_that_a_restored_backup_repeat
 
 
 def test_the_floor_rises_is_kept_and_can_be_held_for_good(path: Path) -> None:
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     space = Space(metadata)
     assert space.reader.floor() == 0
     for floor in (50, 40):
@@ -245,7 +245,7 @@ def test_the_floor_rises_is_kept_and_can_be_held_for_good(path: Path) -> None:
         assert space.reader.floor() == 50
     metadata.hold_gc_floor()
     metadata.close()
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     space = Space(metadata)
     space.commit(lambda tx: tx.raise_gc_floor(60))
     assert space.reader.floor() == 50

@@ -10,7 +10,7 @@ import pytest
 
 from peacefs.coordinator.metadata.model import NamespaceUsage, Quota, RenameMode
 from peacefs.coordinator.metadata.sqlite.check import check_tables
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
@@ -22,7 +22,7 @@ Change = tuple[Callable[[Space], Any], tuple[int, int]]
 
 
 def check(space: Space) -> None:
-    assert check_tables(space.metadata._writer, lambda *_: None).problems == []
+    assert check_tables(space.metadata.imaged(), lambda *_: None).problems == []
 
 
 def used(space: Space, path: str) -> tuple[int, int]:
@@ -229,7 +229,7 @@ def test_the_quota_of_a_deleted_directory_is_gone_with_it(filled: Space) -> None
 def test_a_wrong_count_is_found(filled: Space) -> None:
     filled.set_quota("/q", names=10)
     filled.sql("UPDATE quota SET names = 7")
-    (problem,) = check_tables(filled.metadata._writer, lambda *_: None).problems
+    (problem,) = check_tables(filled.metadata.imaged(), lambda *_: None).problems
     assert problem.name == "a directory with a quota holds what is kept of it"
     assert problem.examples == [f"{filled.status('/q').inode}: kept 7 names, 300 bytes"]
 
@@ -241,7 +241,7 @@ def test_no_write_counts_a_tree(filled: Space, monkeypatch: pytest.MonkeyPatch) 
     def no_count(*_: object) -> NamespaceUsage:
         raise AssertionError("a tree was counted")
 
-    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.reader.SqliteReader.tree_usage", no_count)
+    monkeypatch.setattr("peacefs.coordinator.metadata.reader.Reader.tree_usage", no_count)
     filled.mkdirs("/q/another/below")
     for what in ("overwrite", "append", "replicate", "copy in", "concat in"):
         MORE[what][0](filled)
@@ -253,7 +253,7 @@ def test_no_write_counts_a_tree(filled: Space, monkeypatch: pytest.MonkeyPatch) 
 
 def test_quotas_survive_a_restart(tmp_path: Path) -> None:
     def opened() -> Space:
-        metadata = SqliteMetadata.open(tmp_path / "metadata.sqlite", owner="root")
+        metadata = open_store(tmp_path / "metadata.sqlite", owner="root")
         metadata.begin_epoch()
         return Space(metadata)
 

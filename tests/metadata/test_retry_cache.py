@@ -10,8 +10,8 @@ import pytest
 from peacefs.client.limits import client_answer_timeout_s, client_retry_s
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.schema import MIGRATIONS, migrate
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace.operations import mkdirs
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import forget_answers_step, request_memory_crowded_s
@@ -79,7 +79,7 @@ def test_a_request_that_failed_is_asked_again_for_the_first_time(space: Space) -
 
 def test_answers_survive_a_store_that_was_never_closed(tmp_path: Path) -> None:
     key = RequestKey("r-1", ("delete", "/a"))
-    killed = SqliteMetadata.open(tmp_path / "metadata.sqlite", owner="root")
+    killed = open_store(tmp_path / "metadata.sqlite", owner="root")
     killed.begin_epoch()
     run_now(killed, lambda tx: run_once(tx, key, 1, lambda _: Applied(True)))
     copy = tmp_path / "copy"
@@ -87,7 +87,7 @@ def test_answers_survive_a_store_that_was_never_closed(tmp_path: Path) -> None:
     for file in tmp_path.glob("metadata.sqlite*"):
         (copy / file.name).write_bytes(file.read_bytes())
     killed.close()
-    started = SqliteMetadata.open(copy / "metadata.sqlite", owner="root")
+    started = open_store(copy / "metadata.sqlite", owner="root")
     assert run_now(started, lambda tx: run_once(tx, key, 2, lambda _: Applied(False))) == Applied(
         True, before=True
     )

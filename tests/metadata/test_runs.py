@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from peacefs.coordinator.metadata.model import RecordedRun
 from peacefs.coordinator.metadata.sqlite.check import check_tables
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import query_runs as runs
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.rename import exchange
@@ -171,20 +171,20 @@ def test_a_run_that_is_over_says_so_once_and_stays_the_latest(space: Space, root
 
 
 def test_runs_survive_a_restart_and_fit_the_rest(tmp_path: Path) -> None:
-    metadata = SqliteMetadata.open(tmp_path / "store", owner="root")
+    metadata = open_store(tmp_path / "store", owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     space.mkdirs(ROOT)
     first, second = begin(space), begin(space)
     metadata.close()
-    metadata = SqliteMetadata.open(tmp_path / "store", owner="root")
+    metadata = open_store(tmp_path / "store", owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     refused(lambda: space.mkdirs(f"{first}/state"))
     assert space.mkdirs(f"{second}/state")
-    assert check_tables(metadata._writer, lambda *_: None).problems == []
+    assert check_tables(metadata.imaged(), lambda *_: None).problems == []
     space.sql("UPDATE run SET directory = 999")
-    problems = check_tables(metadata._writer, lambda *_: None).problems
+    problems = check_tables(metadata.imaged(), lambda *_: None).problems
     assert [problem.name for problem in problems] == ["a run is of a directory"]
     metadata.close()
 

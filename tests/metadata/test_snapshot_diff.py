@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace import snapshot_diff
 from peacefs.coordinator.namespace.snapshot_diff import DiffKind
 from peacefs.protocol.errors import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import snapshot_restore
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import (
@@ -52,7 +52,7 @@ def test_nobody_sees_half_a_restoration_and_one_that_was_given_up_leaves_nothing
 
 def test_a_restoration_that_a_start_finds_unfinished_is_given_up(tmp_path: Path) -> None:
     path = tmp_path / "metadata.sqlite"
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     space.create("/d/f", 1)
@@ -65,7 +65,7 @@ def test_a_restoration_that_a_start_finds_unfinished_is_given_up(tmp_path: Path)
     assert space.sql("SELECT count(*) FROM staged") == [(1,)]
     metadata.close()
 
-    again = SqliteMetadata.open(path, owner="root")
+    again = open_store(path, owner="root")
     again.begin_epoch()
     space = Space(again)
     space.reclaim()

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from peacefs.coordinator.metadata.model import RenameMode
-from peacefs.coordinator.metadata.sqlite.schema import APPLICATION_ID, LIVE, META_KEYS, MIGRATIONS
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.schema import APPLICATION_ID, META_KEYS, MIGRATIONS
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.tables import LIVE
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.paths import parse_path
@@ -41,7 +42,7 @@ def test_a_snapshot_shows_everything_as_it_was(grown: Space) -> None:
 
 @pytest.mark.parametrize("space", ["alone"], indirect=True)
 def test_taking_one_is_one_row_whatever_the_directory_holds(grown: Space) -> None:
-    connection = grown.metadata._writer
+    connection = grown.metadata.imaged()
     before = connection.total_changes()
     grown.take_snapshot("/d", "s")
     assert connection.total_changes() - before == 3, "the snapshot, the number of the transaction, and the digest"
@@ -262,7 +263,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> No
         old.executemany("INSERT INTO meta VALUES (?, 0)", [(key,) for key in META_KEYS])
         old.execute("INSERT INTO inode VALUES (1, ?, 0, 1, ?, 'root', 'root', 0, 0, 0, 0, 0)", (LIVE, 0o755))
         old.execute("PRAGMA user_version = 1")
-    metadata = SqliteMetadata.open(path, owner="root")
+    metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
     assert space.status("/").permission == 0o1777

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.protocol.errors import StartupError
 
@@ -21,7 +21,7 @@ class First:
         directory.mkdir()
         self.directory = directory
         self.store = directory / "metadata.sqlite"
-        self.metadata = SqliteMetadata.open(self.store, owner="root")
+        self.metadata = open_store(self.store, owner="root")
         self.metadata.begin_epoch()
         self.space = Space(self.metadata)
         self.space.create("/before", 10)
@@ -45,7 +45,7 @@ def first(tmp_path: Path) -> First:
 
 def assert_refused(store: Path) -> None:
     with pytest.raises(StartupError, match="in use by another coordinator"):
-        SqliteMetadata.open(store, owner="root")
+        open_store(store, owner="root")
 
 
 def test_lock_outlives_its_file(first: First) -> None:
@@ -88,7 +88,7 @@ def test_lock_on_a_copy_that_takes_the_directory_s_place_comes_after_its_owner_s
     moved = first.directory.rename(first.directory.with_name("moved"))
     shutil.copytree(moved, first.directory)
     first.assert_stops()
-    second = SqliteMetadata.open(first.store, owner="root")
+    second = open_store(first.store, owner="root")
     second.begin_epoch()
     assert Space(second).names("/") == ["before"]
     second.close()
@@ -96,4 +96,4 @@ def test_lock_on_a_copy_that_takes_the_directory_s_place_comes_after_its_owner_s
 
 def test_lock_is_free_again_after_its_owner(first: First) -> None:
     first.metadata.close()
-    SqliteMetadata.open(first.store, owner="root").close()
+    open_store(first.store, owner="root").close()

@@ -66,9 +66,9 @@ def test_release_whose_wheel_lacks_a_module_is_refused(tree: Path, made: Path, t
     short = tmp_path / "short.whl"
     with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(short, "w") as cut:
         for name in whole.namelist():
-            if name != "peacefs/coordinator/metadata/topics/names.py":
+            if name != "peacefs/coordinator/metadata/row_store.py":
                 cut.writestr(name, whole.read(name))
-    with pytest.raises(ReleaseFault, match=r"short.whl lacks peacefs/coordinator/metadata/topics/names.py"):
+    with pytest.raises(ReleaseFault, match=r"short.whl lacks peacefs/coordinator/metadata/row_store.py"):
         check_wheel(short, tree)
 
 

@@ -21,8 +21,9 @@ from peacefs.coordinator.journal.writer import journal_repeat_pause_s
 from peacefs.coordinator.limits import journal_unsure_max_s
 from peacefs.coordinator.metadata.epochs import Begun
 from peacefs.coordinator.metadata.group_commit import Commit
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import MetadataFault, Touched, Transaction
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
+from peacefs.coordinator.metadata.store import MetadataFault, Touched
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.rpc.dispatch import is_read
 from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
 from peacefs.protocol.errors import PeacefsError
@@ -47,7 +48,7 @@ class FailoverCoordinator(SimulatedCoordinator):
 
     def __init__(self, story: FailoverWorld, name: str) -> None:
         self.story = story
-        self._connection = SqliteMetadata.in_memory(cluster_id="one")._writer
+        self._connection = store_in_memory(cluster_id="one")._writer
         self._waited_s = 0.0
         self._dies_next = False
         self.failover: Failover
@@ -65,7 +66,7 @@ class FailoverCoordinator(SimulatedCoordinator):
         self._journal_writer = story.writer_class(
             journal, clock=lambda: world.now_s + self._waited_s, pause=self._try_again
         )
-        self.metadata = SqliteMetadata(self._connection, journal=self._journal_writer)
+        self.metadata = MetadataInMemory(self._connection, journal=self._journal_writer)
         self.leadership = story.leadership_class(lambda: world.now_s, Member(self.name))
         self.door = Door(self.leadership, lambda: world.now_s, sleep, leader_lives=self._leader_lives)
         self.failover = story.failover_class(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from peacefs.coordinator.metadata.sqlite.check import check_tables
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory
 
 
-def check_sound(metadata: SqliteMetadata) -> None:
+def check_sound(metadata: MetadataInMemory) -> None:
     """All that `peacefs metadata check` looks at: among it, that quotas count what a recount finds."""
-    findings = check_tables(metadata._writer, lambda _name, _done, _all: None)
+    findings = check_tables(metadata.imaged(), lambda _name, _done, _all: None)
     assert findings.problems == []
 
 
@@ -24,7 +24,7 @@ class _Row(NamedTuple):
 class QuotaWatch:
     """No directory comes to hold more than its quota; one that held more when that was set gets no fuller."""
 
-    def __init__(self, metadata: SqliteMetadata) -> None:
+    def __init__(self, metadata: MetadataInMemory) -> None:
         self._metadata = metadata
         self._seen = self._rows()
         self.looks = 0
@@ -43,4 +43,4 @@ class QuotaWatch:
 
     def _rows(self) -> dict[int, _Row]:
         statement = "SELECT directory, names_max, bytes_max, names, bytes FROM quota"
-        return {directory: _Row(*row) for directory, *row in self._metadata._writer.execute(statement)}
+        return {directory: _Row(*row) for directory, *row in self._metadata.imaged().execute(statement)}

@@ -22,8 +22,9 @@ from peacefs.coordinator.journal.port import Member
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.epochs import Begun
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Touched, Transaction
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
+from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Touched
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import PeacefsError
@@ -98,11 +99,11 @@ class PlayedCoordinator:
     def __init__(self, story: Story, name: str) -> None:
         self.story, self.name = story, name
         self.node = story.world.add_node(name)
-        self._connection = SqliteMetadata.in_memory(cluster_id="one")._writer
+        self._connection = store_in_memory(cluster_id="one")._writer
         self._paused_until_s = 0.0
         self._silent_until_s = 0.0
         self._made = 0
-        self.metadata: SqliteMetadata
+        self.metadata: MetadataInMemory
         self.leadership: Leadership
         self.failover: Failover
         self.start()
@@ -117,7 +118,7 @@ class PlayedCoordinator:
         writer = JournalWriter(journal, clock=lambda: self._tries, pause=self._try_again)
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
-        self.metadata = SqliteMetadata(self._connection, journal=writer)
+        self.metadata = MetadataInMemory(self._connection, journal=writer)
         self.leadership = story.leadership_class(lambda: world.now_s, Member(self.name))
         self.failover = Failover(
             writer,

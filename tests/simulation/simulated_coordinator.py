@@ -51,7 +51,7 @@ from peacefs.coordinator.limits import list_page_entries, restore_epoch_jump_max
 from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import InodeKind, RenameMode
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import dispatch as calls
@@ -83,11 +83,11 @@ async def sleep(seconds: float) -> None:
     await _Sleep(seconds)
 
 
-def _copy(metadata: SqliteMetadata) -> SqliteMetadata:
+def _copy(metadata: MetadataInMemory) -> MetadataInMemory:
     connection = apsw.Connection(":memory:")
-    with connection.backup("main", metadata._writer, "main") as copying:
+    with connection.backup("main", metadata.imaged(), "main") as copying:
         copying.step()
-    return SqliteMetadata(connection)
+    return MetadataInMemory(connection)
 
 
 class SimulatedCoordinator:
@@ -109,7 +109,7 @@ class SimulatedCoordinator:
         self._policy = policy
         self._streams_per_node = streams_per_node
         self.node = world.add_node(name)
-        self.metadata = SqliteMetadata.in_memory()
+        self.metadata = store_in_memory()
         self.tokens_live_s = unreferenced_chunk_kept_s
         self.datanodes: dict[str, SimulatedDatanode] = {}
         self.liars: dict[str, LyingDatanode] = {}
@@ -209,17 +209,17 @@ class SimulatedCoordinator:
     def fill_disk(self) -> None:
         """From now on changes are refused, and the metadata finds no room for another page."""
         self._is_full = True
-        self.metadata._writer.execute("PRAGMA max_page_count = 1")
+        self.metadata.imaged().execute("PRAGMA max_page_count = 1")
 
     def make_room(self) -> None:
         self._is_full = False
-        self.metadata._writer.execute(f"PRAGMA max_page_count = {_PAGES_MAX}")
+        self.metadata.imaged().execute(f"PRAGMA max_page_count = {_PAGES_MAX}")
 
-    def back_up(self) -> SqliteMetadata:
+    def back_up(self) -> MetadataInMemory:
         """Make a copy as `peacefs metadata backup` does."""
         return _copy(self.metadata)
 
-    def restore(self, backup: SqliteMetadata) -> None:
+    def restore(self, backup: MetadataInMemory) -> None:
         """Restore a copy as `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
         self.metadata = _copy(backup)
         self.metadata.hold_gc_floor()

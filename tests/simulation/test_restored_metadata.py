@@ -15,7 +15,7 @@ from simulation.simulated_datanode import SimulatedDatanode
 from simulation.terms import LOOK_S
 
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory
 from peacefs.protocol.errors import FileNotFound, PeacefsError, ServiceUnready
 from peacefs.protocol.messages import Replica
 
@@ -30,7 +30,7 @@ def cluster_with_short_lived_tokens(seed: int) -> SimulatedCluster:
     return cluster
 
 
-def crash_and_start(cluster: SimulatedCluster, backup: SqliteMetadata | None = None) -> None:
+def crash_and_start(cluster: SimulatedCluster, backup: MetadataInMemory | None = None) -> None:
     cluster.coordinator.crash()
     if backup is not None:
         cluster.coordinator.restore(backup)

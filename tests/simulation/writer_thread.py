@@ -13,12 +13,12 @@ from random import Random
 from typing import Any, TypeVar
 
 import apsw
+from peacefs.coordinator.metadata.sqlite.reader import SqliteReader
 from support.immediate_commit import ImmediateCommit
 
 from peacefs.coordinator.metadata.group_commit import no_room
-from peacefs.coordinator.metadata.sqlite.reader import SqliteReader
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory
+from peacefs.coordinator.metadata.transaction import Transaction
 
 T = TypeVar("T")
 _COMMIT_S_MAX = 0.004
@@ -41,7 +41,7 @@ class WriterThread:
 
     def __init__(
         self,
-        metadata: SqliteMetadata,
+        metadata: MetadataInMemory,
         random: Random,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
@@ -61,7 +61,7 @@ class WriterThread:
 
     def reader(self) -> SqliteReader:
         """A reader that the thread may overtake between any two of its views."""
-        connection: Any = _OvertakenConnection(self._metadata._writer, self._overtake)
+        connection: Any = _OvertakenConnection(self._metadata.imaged(), self._overtake)
         return SqliteReader(connection)
 
     async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:

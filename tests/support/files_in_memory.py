@@ -8,7 +8,7 @@ from support.immediate_commit import CommitsAtOnce
 from support.spoken_link import SIGNER
 
 from peacefs.coordinator.core import CoordinatorCore
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.core_driver import DatanodeSender
 
@@ -17,6 +17,6 @@ def context_in_memory(
     core: CoordinatorCore, links: DatanodeSender, clock: Callable[[], float]
 ) -> OperationContext:
     """Over a namespace in memory."""
-    metadata = SqliteMetadata.in_memory()
+    metadata = store_in_memory()
     metadata.begin_epoch()
     return OperationContext(metadata.reader(), CommitsAtOnce(metadata), core, SIGNER, links, monotonic=clock)

@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from peacefs.coordinator.metadata.group_commit import no_room
-from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, Transaction
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import ServiceUnready
 
 T = TypeVar("T")

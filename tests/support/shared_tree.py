@@ -12,8 +12,8 @@ from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import RenameMode
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
@@ -28,7 +28,7 @@ class SharedTree:
     """Ann's /a/d, and what somebody does in it after it was looked at and before it is deleted."""
 
     def __init__(self, play: Play) -> None:
-        self.metadata = SqliteMetadata.in_memory()
+        self.metadata = store_in_memory()
         play.begin_epoch(self.metadata)
         self.meanwhile: Callable[[], object] = lambda: None
         self.looked = 0

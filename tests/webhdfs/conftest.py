@@ -27,7 +27,7 @@ from support.waiting import PATIENCE_S
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.coordinator.api.webhdfs import WebHdfs
 from peacefs.coordinator.metadata.group_commit import GroupCommit
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
@@ -202,7 +202,7 @@ class NameSide:
         self._read_token_lifetime_s = read_token_lifetime_s
         self._callers = callers or Callers()
         self._trash_minutes = trash_minutes
-        self._metadata = SqliteMetadata.open(directory / "metadata.sqlite", owner="hdfs")
+        self._metadata = open_store(directory / "metadata.sqlite", owner="hdfs")
         self._commits = GroupCommit(self._metadata, lambda fault: None)
         self._reader = self._metadata.reader()
         if open_to_all:

@@ -22,9 +22,9 @@ from support.no_links import NoLinks
 from peacefs.coordinator.api.webhdfs import WebHdfs
 from peacefs.coordinator.limits import list_page_entries, list_remaining_max
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.model import Inode, InodeKind
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import ROOT, Transaction
+from peacefs.coordinator.metadata.model import ROOT, Inode, InodeKind
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.ids import Numbering
@@ -48,7 +48,7 @@ class Names:
     """A namespace with one directory per size, /d<entries>, behind WebHDFS without a socket."""
 
     def __init__(self, *sizes: int) -> None:
-        self.metadata = SqliteMetadata.in_memory()
+        self.metadata = store_in_memory()
         numbering = Numbering(self.metadata.begin_epoch())
         for size in sizes:
             run_now(self.metadata, lambda tx, size=size: self._fill(tx, size))
@@ -66,7 +66,7 @@ class Names:
             raise AssertionError("it is no WebHDFS")
 
         self.app = WebHdfs(Files(context), elsewhere)
-        self.metadata._writer.set_progress_handler(self._count, _INSTRUCTIONS_A_CALL)
+        self.metadata.imaged().set_progress_handler(self._count, _INSTRUCTIONS_A_CALL)
 
     @staticmethod
     def _fill(tx: Transaction, size: int) -> None:

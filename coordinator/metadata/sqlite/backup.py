@@ -19,6 +19,8 @@ import apsw
 
 from peacefs.coordinator.limits import restore_epoch_jump_max
 from peacefs.coordinator.metadata.engine import Progress, Restored
+from peacefs.coordinator.metadata.log.segments import LogDamaged, list_segments
+from peacefs.coordinator.metadata.reader import GC_FLOOR_HELD
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from peacefs.runtime import private_files
@@ -27,7 +29,7 @@ from . import commit_record, lost_commits
 from . import file as metadata_file
 from .commit_record import RecordDamaged
 from .connections import DamagedPage, connect_plain, connect_read_only
-from .schema import GC_FLOOR_HELD
+from .log_state import apply_log, numbers_of
 from .store_place import StorePlace
 
 # A backup copies this much at once, then pauses: 1 MiB, which the disk has written before a commit misses it.
@@ -96,8 +98,9 @@ def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = Fals
                     if copying.remaining:
                         time.sleep(backup_pause_s)
             source.execute("COMMIT")
+            apply_log(store, sink)
         _alter(target, [] if is_exact else _HELD_FLOOR)
-    except (apsw.Error, DamagedPage) as error:
+    except (apsw.Error, DamagedPage, LogDamaged) as error:
         raise PeacefsError(f"cannot copy the metadata to {target}: {error}") from None
 
 
@@ -170,9 +173,8 @@ def _epoch_of(store: Path) -> int:
     if not store.exists():
         return 0
     try:
-        with contextlib.closing(connect_read_only(store)) as connection:
-            return int(connection.execute("SELECT value FROM meta WHERE key = 'epoch'").get)
-    except (apsw.Error, DamagedPage, TypeError):
+        return numbers_of(store).epoch
+    except (apsw.Error, DamagedPage, StartupError, KeyError):
         return 0
 
 
@@ -193,7 +195,11 @@ def set_aside(store: Path) -> Path | None:
     found = store.exists()
     if found:
         store.replace(replaced)
-    for ending in ("-wal", "-shm", ".commits", ".sums"):
+    for _, segment in list_segments(replaced):
+        segment.unlink()
+    for _, segment in list_segments(store):
+        segment.replace(replaced.with_name(replaced.name + segment.name.removeprefix(store.name)))
+    for ending in ("-wal", "-shm", "-wal.sums", ".commits", ".sums"):
         beside = store.with_name(store.name + ending)
         if beside.exists():
             beside.replace(replaced.with_name(replaced.name + ending))

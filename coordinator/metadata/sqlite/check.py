@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 import apsw
 
 from peacefs.coordinator.metadata.engine import Findings, Problem
-from peacefs.coordinator.metadata.store import ROOT
+from peacefs.coordinator.metadata.model import ROOT
+from peacefs.coordinator.metadata.tables import DIRECTORY_KIND, FILE_KIND, LIVE
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 
 from . import file as metadata_file
 from . import lost_commits, row_digest
 from .connections import DamagedPage, connect_read_only
-from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
 
 check_examples_max: Final = 5
 

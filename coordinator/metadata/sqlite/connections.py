@@ -1,22 +1,23 @@
 """Connections to stores: what is read from a database's file is compared with the checksums of its pages.
 
-SQLite reaches its files through `_SummedFiles`. A page of the database that does not match raises DamagedPage out
-of the statement that read it. Sums of the log's pages are kept in memory while this process has the log open:
-SQLite itself verifies them only when it recovers a log.
+SQLite reaches its files through `_SummedFiles`. A page of the database, or of its log, that does not match raises
+DamagedPage out of the statement that read it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import apsw
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64_digest
 
 from peacefs.protocol.errors import ServiceUnready
+from peacefs.runtime import private_files
 
 from .page_sums import PAGE_BYTES, PageSums, path_of
 
@@ -114,15 +115,13 @@ class _SummedFiles(apsw.VFS):
 
     def __init__(self) -> None:
         super().__init__(_VFS, "")
-        #: For each log that is open: the checksum of the page at each offset.
-        self._logs: dict[str, dict[int, int]] = {}
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
         if path is not None and flags[0] & apsw.SQLITE_OPEN_MAIN_DB:
             return _Database(Path(path), name, flags)
         if path is not None and flags[0] & apsw.SQLITE_OPEN_WAL:
-            return _Log(Path(path.removesuffix("-wal")), self._logs.setdefault(path, {}), name, flags)
+            return _Log(Path(path.removesuffix("-wal")), name, flags)
         return apsw.VFSFile("", name, flags)
 
 
@@ -164,36 +163,51 @@ class _Database(apsw.VFSFile):
 
 
 class _Log(apsw.VFSFile):
-    """The file of the log of a database. `sums` is shared by all who have it open in this process."""
+    """The file of the log of a database.
 
-    def __init__(
-        self, path: Path, sums: dict[int, int], name: str | apsw.URIFilename | None, flags: list[int]
-    ) -> None:
+    SQLite verifies its frames only when it recovers the log. So the checksum of each page that is written to it
+    lies in a file beside, where all processes that read it find it; it need not outlive them.
+    """
+
+    def __init__(self, path: Path, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         self._path = path
-        self._sums_at = sums
+        self._sums = os.open(log_sums_of(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, private_files.FILE_MODE)
         super().__init__("", name, flags)
 
     def xRead(self, amount: int, offset: int) -> bytes:
         data = super().xRead(amount, offset)
         if amount == PAGE_BYTES:
-            known = self._sums_at.get(offset)
-            if known is not None and known != xxh3_64_intdigest(data):
+            known = os.pread(self._sums, 8, _place_of(offset))
+            if len(known) == 8 and known != bytes(8) and known != xxh3_64_digest(data):
                 raise _met(self._path, f"the page at {offset} of its log is not what was written")
         elif amount == _FRAME_BYTES:
             # SQLite recovers the log, and verifies what it reads now.
-            self._sums_at[offset + _FRAME_HEAD_BYTES] = xxh3_64_intdigest(data[_FRAME_HEAD_BYTES:])
+            os.pwrite(self._sums, xxh3_64_digest(data[_FRAME_HEAD_BYTES:]), _place_of(offset + _FRAME_HEAD_BYTES))
         return data
 
     def xWrite(self, data: bytes, offset: int) -> None:
         if len(data) == PAGE_BYTES:
-            self._sums_at[offset] = xxh3_64_intdigest(data)
+            os.pwrite(self._sums, xxh3_64_digest(data), _place_of(offset))
         elif len(data) not in (_LOG_HEAD_BYTES, _FRAME_HEAD_BYTES):
-            self._sums_at.clear()
+            os.ftruncate(self._sums, 0)
         super().xWrite(data, offset)
 
     def xTruncate(self, newsize: int) -> None:
-        self._sums_at.clear()
+        os.ftruncate(self._sums, 0)
         super().xTruncate(newsize)
+
+    def xClose(self) -> None:
+        os.close(self._sums)
+        super().xClose()
+
+
+def log_sums_of(store: Path) -> Path:
+    """Return where the checksums of the pages in SQLite's log of a store lie."""
+    return store.with_name(store.name + "-wal.sums")
+
+
+def _place_of(offset: int) -> int:
+    return (offset - _LOG_HEAD_BYTES) // _FRAME_BYTES * 8
 
 
 @contextlib.contextmanager

@@ -11,11 +11,12 @@ from typing import BinaryIO
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.backup import BackupMaker
 from peacefs.coordinator.metadata.engine import Accepted, CheckProgress, Engine, Findings, Progress, Restored
+from peacefs.coordinator.metadata.store import Metadata
 
 from . import backup, check, exact_copies, lost_commits
 from .file import STORE_NAME
 from .online_backup import OnlineBackup
-from .store import SqliteMetadata
+from .store import MetadataInMemory, open_store, store_in_memory
 
 
 class SqliteEngine(Engine):
@@ -23,8 +24,8 @@ class SqliteEngine(Engine):
 
     file_prefix = STORE_NAME
 
-    def open(self, directory: Path, *, owner: str, journal: JournalWriter | None = None) -> SqliteMetadata:
-        return SqliteMetadata.open(directory / STORE_NAME, owner=owner, journal=journal)
+    def open(self, directory: Path, *, owner: str, journal: JournalWriter | None = None) -> Metadata:
+        return open_store(directory / STORE_NAME, owner=owner, journal=journal, has_process=True)
 
     def exists(self, directory: Path) -> bool:
         return (directory / STORE_NAME).exists()
@@ -38,8 +39,8 @@ class SqliteEngine(Engine):
     def leave_journal(self, directory: Path) -> bool:
         return exact_copies.leave_journal(directory / STORE_NAME)
 
-    def in_memory(self, *, cluster_id: str = "in-memory", owner: str = "peacefs") -> SqliteMetadata:
-        return SqliteMetadata.in_memory(cluster_id=cluster_id, owner=owner)
+    def in_memory(self, *, cluster_id: str = "in-memory", owner: str = "peacefs") -> MetadataInMemory:
+        return store_in_memory(cluster_id=cluster_id, owner=owner)
 
     def online_backup(self, directory: Path) -> BackupMaker:
         return OnlineBackup(directory / STORE_NAME)

@@ -10,11 +10,13 @@ from typing import BinaryIO
 
 import apsw
 
+from peacefs.coordinator.metadata.log.segments import LogDamaged
 from peacefs.protocol.errors import PeacefsError, StartupError
 
 from . import file as metadata_file
 from .backup import copy, set_aside
-from .connections import connect_read_only
+from .connections import connect, connect_read_only
+from .log_state import apply_log
 from .store_place import StorePlace
 
 
@@ -66,6 +68,8 @@ def leave_journal(store: Path) -> bool:
         metadata_file.provide_sums(store)
         with contextlib.closing(connect_read_only(store)) as connection:
             followed = connection.execute("SELECT 1 FROM meta WHERE key = 'journal' AND value != ''").fetchone()
+        with contextlib.closing(connect(store)) as connection:
+            apply_log(store, connection)
         metadata_file.change_rows(
             store,
             [
@@ -74,7 +78,7 @@ def leave_journal(store: Path) -> bool:
             ],
         )
         return followed is not None
-    except apsw.Error as error:
+    except (apsw.Error, LogDamaged) as error:
         raise StartupError(f"cannot write {store}: {error}") from None
     finally:
         place.close()

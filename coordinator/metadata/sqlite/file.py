@@ -15,21 +15,14 @@ from pathlib import Path
 
 import apsw
 
-from peacefs.coordinator.metadata.store import ROOT
+from peacefs.coordinator.metadata.model import ROOT
+from peacefs.coordinator.metadata.tables import LIVE
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
 
 from . import commit_record, page_sums, row_digest
 from .connections import connect, connect_past_sums, connect_plain, connect_read_only
-from .schema import (
-    APPLICATION_ID,
-    LIVE,
-    META_KEYS,
-    MIGRATIONS,
-    fill,
-    migrate,
-    schema_version,
-)
+from .schema import APPLICATION_ID, META_KEYS, MIGRATIONS, fill, migrate, schema_version
 
 log = logging.getLogger("peacefs.coordinator")
 

@@ -11,12 +11,13 @@ import datetime
 import shutil
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 import apsw
 
 from peacefs.coordinator.limits import restore_epoch_jump_max
 from peacefs.coordinator.metadata.engine import Accepted
+from peacefs.coordinator.metadata.log.segments import list_segments
+from peacefs.coordinator.metadata.reader import GC_FLOOR_HELD
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from peacefs.runtime import private_files
@@ -24,16 +25,11 @@ from peacefs.runtime import private_files
 from . import commit_record
 from . import file as metadata_file
 from .commit_record import RecordDamaged
-from .connections import DamagedPage, connect_read_only
+from .connections import DamagedPage, connect, connect_read_only
 from .log_scan import find_lost_tail
-from .schema import GC_FLOOR_HELD
+from .log_state import apply_log, numbers_of
+from .schema import IMAGE_SCHEMA, schema_version
 from .store_place import StorePlace
-
-
-class _Numbers(NamedTuple):
-    cluster_id: str
-    tx: int
-    epoch: int
 
 
 def refuse(store: Path) -> None:
@@ -53,7 +49,8 @@ def find(store: Path) -> str | None:
     if behind is not None:
         return behind
     try:
-        tail = find_lost_tail(_log_of(store))
+        # The log of SQLite alone has what was committed last only in stores of earlier releases.
+        tail = find_lost_tail(_log_of(store)) if _schema_of(store) < IMAGE_SCHEMA else None
     except OSError as error:
         raise StartupError(f"cannot read {_log_of(store)}: {error.strerror}") from None
     if tail is None:
@@ -68,8 +65,8 @@ def find_behind_record(store: Path) -> str | None:
     """Return what the store lacks of what its commit record says. A coordinator may have it open."""
     try:
         # The record before the numbers that it is compared with: a store that is open goes on meanwhile.
-        found = commit_record.read(store, _numbers(store).cluster_id)
-        numbers = _numbers(store)
+        found = commit_record.read(store, numbers_of(store).cluster_id)
+        numbers = numbers_of(store)
     except RecordDamaged:
         return (
             f"{commit_record.path_of(store)}, which says what was acknowledged, is damaged: nobody knows whether "
@@ -77,6 +74,8 @@ def find_behind_record(store: Path) -> str | None:
         )
     except (apsw.Error, DamagedPage) as error:
         raise StartupError(f"{store} cannot be read ({error})") from None
+    if numbers.damage is not None:
+        return f"its log is damaged: {numbers.damage}"
     if found is None or found.tx <= numbers.tx:
         return None
     when = datetime.datetime.fromtimestamp(found.at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -100,6 +99,8 @@ def accept(store: Path, rng: Random) -> Accepted | None:
             return None
         kept = _keep_log(store)
         epoch = _go_on_without(store, rng)
+        for _, segment in list_segments(store):
+            segment.unlink()
         commit_record.path_of(store).unlink(missing_ok=True)
         return Accepted(loss, epoch, kept)
     except (OSError, apsw.Error) as error:
@@ -109,7 +110,7 @@ def accept(store: Path, rng: Random) -> Accepted | None:
 
 
 def _go_on_without(store: Path, rng: Random) -> int:
-    numbers = _numbers(store)
+    numbers = numbers_of(store)
     try:
         recorded = commit_record.read(store, numbers.cluster_id)
     except RecordDamaged:
@@ -117,6 +118,8 @@ def _go_on_without(store: Path, rng: Random) -> int:
     drawn = max(numbers.epoch, recorded.epoch if recorded else 0)
     epoch = min(drawn + rng.randint(1, restore_epoch_jump_max), EPOCH_MAX - 1)
     values = {"floor_held": GC_FLOOR_HELD, "epoch": epoch, "last_tx": max(numbers.tx, first_of_epoch(epoch))}
+    with contextlib.closing(connect(store)) as connection:
+        apply_log(store, connection, to_damage=True)
     changes = [("UPDATE meta SET value = ? WHERE key = ?", (value, key)) for key, value in values.items()]
     # The store no longer matches its journal.
     metadata_file.change_rows(store, [*changes, ("UPDATE meta SET value = '' WHERE key = 'journal'", ())])
@@ -124,19 +127,24 @@ def _go_on_without(store: Path, rng: Random) -> int:
 
 
 def _keep_log(store: Path) -> Path | None:
-    log, kept = _log_of(store), store.with_name(store.name + ".lost-log")
-    if not log.exists() or not log.stat().st_size:
+    """Copy what there is of the log, its segments one after the other, or that of an earlier release."""
+    parts = [path for _, path in list_segments(store)] or [_log_of(store)]
+    parts = [path for path in parts if path.exists() and path.stat().st_size]
+    if not parts:
         return None
+    kept = store.with_name(store.name + ".lost-log")
     private_files.create_file(kept)
-    shutil.copyfile(log, kept)
+    with kept.open("wb") as copied:
+        for path in parts:
+            with path.open("rb") as part:
+                shutil.copyfileobj(part, copied)
     return kept
-
-
-def _numbers(store: Path) -> _Numbers:
-    with contextlib.closing(connect_read_only(store)) as connection:
-        meta = dict(connection.execute("SELECT key, value FROM meta"))
-    return _Numbers(meta["cluster_id"], meta["last_tx"], meta["epoch"])
 
 
 def _log_of(store: Path) -> Path:
     return store.with_name(store.name + "-wal")
+
+
+def _schema_of(store: Path) -> int:
+    with contextlib.closing(connect_read_only(store)) as connection:
+        return schema_version(connection)

@@ -22,7 +22,7 @@ DIGEST_KEY: Final = "digest"
 _BYTES = 16
 _MODULUS = 1 << (8 * _BYTES)
 #: Rows of `meta` that may differ between stores that are equal otherwise.
-_OWN_KEYS = frozenset({DIGEST_KEY, "journal", "journal_number"})
+_OWN_KEYS = frozenset({DIGEST_KEY, "journal", "journal_number", "log_number", "log_chain"})
 _encode = msgspec.msgpack.Encoder().encode
 
 

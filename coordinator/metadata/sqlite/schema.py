@@ -15,18 +15,13 @@ from typing import Final
 
 import apsw
 
-from peacefs.coordinator.metadata.store import ROOT, ROOT_GROUP, ROOT_PERMISSION
+from peacefs.coordinator.metadata.model import ROOT, ROOT_GROUP, ROOT_PERMISSION
+from peacefs.coordinator.metadata.tables import DIRECTORY_KIND, LIVE
 
 from . import row_digest
 
-#: The largest number SQLite holds: later than any transaction.
-LIVE: Final = 2**63 - 1
-
 #: Marks the file as ours, in SQLite's header ("pcfs").
 APPLICATION_ID: Final = 0x70636673
-
-FILE_KIND: Final = 0
-DIRECTORY_KIND: Final = 1
 
 _FIRST_SCHEMA = (
     # The single values: see META_KEYS.
@@ -66,11 +61,6 @@ _LEASES = (
 )
 
 META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
-
-#: Values of `floor_held`; 0 is for not held. The second also says that commits are missing, and that nobody has
-#: accepted that yet: an earlier version takes it for the first.
-GC_FLOOR_HELD: Final = 1
-GC_FLOOR_HELD_FOR_LOST_COMMITS: Final = 2
 
 # Datanodes that are not simply in service; `mode` is a value of records.Mode, `until_ms` may be NULL.
 _DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL, until_ms INTEGER) WITHOUT ROWID",)
@@ -193,6 +183,15 @@ _DIGEST = (
     "INSERT INTO meta (key, value) VALUES ('digest', x'')",
 )
 
+_IMAGE = (
+    # The last entry of the log of which the file is an image, and its place in the chain.
+    "INSERT INTO meta (key, value) VALUES ('log_number', 0)",
+    "INSERT INTO meta (key, value) VALUES ('log_chain', x'0000000000000000')",
+)
+
+#: From this schema on the file is an image of what the log has.
+IMAGE_SCHEMA: Final = 18
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -211,6 +210,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _JOURNAL,
     _STANDBYS,
     _DIGEST,
+    _IMAGE,
 )
 
 

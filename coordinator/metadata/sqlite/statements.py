@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .schema import LIVE
+from peacefs.coordinator.metadata.tables import LIVE
 
 STATEMENTS: Final = (
     f"DELETE FROM attribute WHERE inode = ? AND name = ? AND to_tx = {LIVE}",

@@ -1,0 +1,41 @@
+"""Responses wait until what they were made of is durable: an ASGI layer around all that reads or changes names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peacefs.coordinator.operations.durable_answers import DurableAnswers
+from peacefs.protocol.asgi import App, Receive, Scope, Send
+from peacefs.protocol.errors import ServiceUnready
+from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
+
+
+class DurableResponses:
+    """The ASGI layer. Used from one event loop only."""
+
+    def __init__(self, app: App, durable: DurableAnswers) -> None:
+        self._app = app
+        self._durable = durable
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        watched = self._durable.watched()
+        is_refused = False
+
+        async def send_when_durable(message: Any) -> None:
+            nonlocal is_refused
+            if is_refused:
+                return
+            try:
+                await self._durable.settle(watched)
+            except ServiceUnready as refusal:
+                if message["type"] != "http.response.start":
+                    raise
+                is_refused = True
+                await send_answer(scope, send, fault_answer(refusal, scope))
+                return
+            await send(message)
+
+        await watched.run(self._app(scope, receive, send_when_durable))

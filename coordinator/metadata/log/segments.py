@@ -1,0 +1,239 @@
+"""The files of the log: written by one thread, one write and one sync for each entry.
+
+A segment is filled with zeros when it is made, so that a sync writes no metadata of the file system, and a disk
+that is full is met when a segment is made and not in the middle of an entry. Its name ends with the number of its
+first entry. What a crash tore is the last entry of the last segment, and was never acknowledged; a damaged entry
+behind which there is a sound one was acknowledged, and is never passed over (decision 26).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.limits import MIB
+from peacefs.runtime import private_files
+
+from .entry import ALIGNMENT, HEAD_BYTES, MARK, LogEntry, pack, size_of, unpack, unpack_alone
+
+log_segment_bytes: Final = 4 * MIB
+
+_MAGIC: Final = b"pfslog01"
+#: The mark, whose store the log is of, the number of the first entry, and the chain before it.
+_SEGMENT_HEAD: Final = struct.Struct(">8s16sQQ")
+_FIRST_AT: Final = 64
+_ENDING: Final = ".log-"
+
+
+class LogFull(Exception):
+    """There is no room on the disk for another segment: nothing was written."""
+
+
+class LogDamaged(Exception):
+    """Entries that were acknowledged cannot be read."""
+
+
+class Position(NamedTuple):
+    """The last entry that somebody has: its number and its place in the chain."""
+
+    number: int
+    chain: int
+
+
+class SegmentLog:
+    """Appends to the log of one store. Used by one thread at a time."""
+
+    def __init__(self, store: Path, cluster_id: str, last: Position) -> None:
+        """`last` is the last entry there is; what follows it goes to a new segment."""
+        self._store = store
+        self._identity = _identity(cluster_id)
+        self._last = last
+        self._descriptor = -1
+        self._at = 0
+        self._size = 0
+        #: The segment that is written to, and where its first entry lies.
+        self.path: Path | None = None
+
+    @property
+    def last(self) -> Position:
+        return self._last
+
+    def append(self, number: int, content: bytes) -> int:
+        """Make an entry durable; return its place in the chain. Raises LogFull, and has changed nothing; OSError when nothing is known."""
+        assert number == self._last.number + 1, f"entry {number} follows {self._last.number}"
+        data, chain = pack(number, self._last.chain, content)
+        if self._at + len(data) > self._size:
+            self._begin_segment(number, len(data))
+        try:
+            _write_all(self._descriptor, data, self._at)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise LogFull(str(error)) from error
+            raise
+        os.fdatasync(self._descriptor)
+        self._at += len(data)
+        self._last = Position(number, chain)
+        return chain
+
+    def _begin_segment(self, number: int, needed: int) -> None:
+        path = segment_path(self._store, number)
+        size = max(log_segment_bytes, _FIRST_AT + needed)
+        staged = path.with_name(path.name + ".new")
+        try:
+            private_files.create_file(staged)
+            descriptor = os.open(staged, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                head = _SEGMENT_HEAD.pack(_MAGIC, self._identity, number, self._last.chain)
+                _write_all(descriptor, head.ljust(_FIRST_AT, b"\0"), 0)
+                _write_zeros(descriptor, _FIRST_AT, size)
+                os.fsync(descriptor)
+                staged.rename(path)
+                _sync_directory(path.parent)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                staged.unlink(missing_ok=True)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise LogFull(str(error)) from error
+            raise
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._at, self._size, self.path = descriptor, _FIRST_AT, size, path
+
+    def drop_before(self, number: int, kept_bytes: int = 0) -> None:
+        """Delete segments whose entries all lie before `number`, but for the last ones of so many bytes together.
+
+        Raises OSError.
+        """
+        segments = list_segments(self._store)
+        room = kept_bytes
+        for (_, path), (following, _) in reversed(list(zip(segments[:-1], segments[1:], strict=True))):
+            if following > number or path == self.path:
+                continue
+            room -= path.stat().st_size
+            if room < 0:
+                path.unlink()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def segment_path(store: Path, number: int) -> Path:
+    return store.with_name(f"{store.name}{_ENDING}{number:016d}")
+
+
+def list_segments(store: Path) -> list[tuple[int, Path]]:
+    """Return the segments of a store in order, with the numbers of their first entries."""
+    found = []
+    for path in store.parent.glob(f"{store.name}{_ENDING}*"):
+        ending = path.name.removeprefix(store.name + _ENDING)
+        if ending.isdigit():
+            found.append((int(ending), path))
+    return sorted(found)
+
+
+def read_entries(store: Path, cluster_id: str, after: Position) -> Iterator[LogEntry]:
+    """Yield the entries that follow one, in order, to the end of the log.
+
+    Raises LogDamaged where entries behind the end show that it is not the end, StartupError for files that cannot
+    be read or are of another store.
+    """
+    last = after
+    segments = list_segments(store)
+    for at, (first, path) in enumerate(segments):
+        following = segments[at + 1][0] if at + 1 < len(segments) else None
+        if following is not None and following <= last.number + 1:
+            continue
+        if first > last.number + 1:
+            raise LogDamaged(f"{path} begins with entry {first}, and entry {last.number + 1} is nowhere")
+        for entry in _entries_of(path, first, cluster_id):
+            if entry.number == last.number and entry.chain != last.chain:
+                raise LogDamaged(f"entry {entry.number} of {path} is not the one that the store has")
+            if entry.number > last.number:
+                yield entry
+                last = Position(entry.number, entry.chain)
+        if following is not None and following > last.number + 1:
+            raise LogDamaged(f"{path} ends with entry {last.number}, and entry {following} follows elsewhere")
+
+
+def _entries_of(path: Path, first: int, cluster_id: str) -> Iterator[LogEntry]:
+    try:
+        data = memoryview(path.read_bytes())
+    except OSError as error:
+        raise StartupError(f"cannot read {path}: {error.strerror}") from None
+    head = None if len(data) < _FIRST_AT else _SEGMENT_HEAD.unpack_from(data)
+    if head is None or head[0] != _MAGIC or head[2] != first:
+        raise LogDamaged(f"{path} does not begin as a segment of the log does")
+    if head[1] != _identity(cluster_id):
+        raise StartupError(f"{path} is of the metadata of another cluster. Nothing was changed; move it away")
+    number, chain, at = first, head[3], _FIRST_AT
+    while (entry := unpack(data, at, number, chain)) is not None:
+        yield entry
+        number, chain, at = entry.number + 1, entry.chain, at + size_of(entry)
+    proof = _sound_behind(data, at, number)
+    if proof is not None:
+        raise LogDamaged(f"entry {number} of {path} is damaged, and entry {proof} shows that it was acknowledged")
+
+
+def _sound_behind(data: memoryview, at: int, number: int) -> int | None:
+    """Return the number of a sound entry that lies behind a place and was written after entry `number`.
+
+    An entry is written when the one before it is synced.
+    """
+    begin = at + ALIGNMENT
+    while begin < len(data) - HEAD_BYTES:
+        begin = _next_mark(data, begin)
+        if begin < 0:
+            return None
+        entry = unpack_alone(data, begin)
+        if entry is not None and entry.number > number:
+            return entry.number
+        begin += ALIGNMENT
+    return None
+
+
+def _next_mark(data: memoryview, begin: int) -> int:
+    """Return the next place at which an entry may begin; -1 where there is none."""
+    obj = data.obj
+    assert isinstance(obj, bytes)
+    while True:
+        found = obj.find(MARK, begin)
+        if found < 0 or found % ALIGNMENT == 0:
+            return found
+        begin = found + 1
+
+
+def _identity(cluster_id: str) -> bytes:
+    return hashlib.blake2b(str(cluster_id).encode(), digest_size=16).digest()
+
+
+def _write_all(descriptor: int, data: bytes, at: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, at)
+        view, at = view[written:], at + written
+
+
+def _write_zeros(descriptor: int, begin: int, end: int) -> None:
+    zeros = bytes(min(end - begin, MIB))
+    while begin < end:
+        begin += os.pwrite(descriptor, zeros[: end - begin], begin)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,509 @@
+"""Reads the metadata: what is valid now, or what a snapshot shows.
+
+Nothing waits: rows that are not in memory are loaded from the image. `Rows.ahead` tells up to which entry
+something was read that is not durable yet; whoever answers waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import KeysView, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import msgspec
+
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.values.supervised_queries import QueryPhase
+
+from .model import (
+    ROOT,
+    AdminDecision,
+    ChunkRecord,
+    Discarded,
+    Enrolment,
+    FileChunk,
+    Inode,
+    InodeId,
+    Lease,
+    Mode,
+    NamespaceUsage,
+    Origin,
+    QueryRecord,
+    Quota,
+    RecordedRun,
+    Snapshot,
+)
+from .row_store import Rows, inode_of
+from .tables import (
+    ATTRIBUTE,
+    CHUNK,
+    CREDENTIAL,
+    DATANODE,
+    DISCARDED,
+    ENTRY,
+    INODE,
+    KEPT_CHUNK,
+    LEASE,
+    LIVE,
+    META,
+    PAST,
+    QUOTA,
+    REFERENCE,
+    RUN,
+    SNAPSHOT,
+    SNAPSHOT_DIRECTORY,
+    SUPERVISED_QUERY,
+    SUPERVISED_STANDBY,
+    TABLES,
+    Row,
+)
+from .token_records import TokenRecords, read_token_records
+
+#: Values of `floor_held` in the table of single values; 0 is for not held. The second also says that commits are
+#: missing, and that nobody has accepted that yet: an earlier version takes it for the first.
+GC_FLOOR_HELD: Final = 1
+GC_FLOOR_HELD_FOR_LOST_COMMITS: Final = 2
+
+
+class Reader:
+    """Reads what is valid now."""
+
+    #: The inode at which paths begin.
+    root: InodeId = ROOT
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._discarded: list[InodeId] = []
+
+    def view(self) -> AbstractContextManager[None]:
+        """Within it all reads see one state: nothing else runs before whoever reads waits for something."""
+        return _VIEW
+
+    def at(self, at_tx: int, root: InodeId) -> Reader:
+        """A reader of what a snapshot shows below its directory, in which paths begin at `root`."""
+        return PastReader(self._rows, at_tx, root)
+
+    # -- names ---------------------------------------------------------------------------------------
+
+    def follow(self, names: Sequence[str]) -> tuple[list[InodeId], Inode]:
+        """Follow names from the root, as far as they exist. Return the inodes passed, the root's first, and the
+        last one.
+        """
+        passed = [self.root]
+        child = self.child
+        for name in names:
+            found = child(passed[-1], name)
+            if found is None:
+                break
+            passed.append(found)
+        last = self.inode(passed[-1])
+        assert last is not None, f"an entry names inode {passed[-1]}, which does not exist"
+        return passed, last
+
+    def pass_through(self, names: Sequence[str]) -> list[Inode]:
+        """Return the same inodes, with all that is to be known of each."""
+        passed, last = self.follow(names)
+        found = [self.inode(inode) for inode in passed[:-1]]
+        return [*(inode for inode in found if inode is not None), last]
+
+    def child(self, parent: InodeId, name: str) -> InodeId | None:
+        """Return the inode of an entry."""
+        return self._rows.child(parent, name)
+
+    def child_inode(self, parent: InodeId, name: str) -> Inode | None:
+        """Return what an entry names."""
+        child = self.child(parent, name)
+        return None if child is None else self.inode(child)
+
+    def origin(self, parent: InodeId, name: str) -> Origin | None:
+        """Return where an entry came from, if a rename put it there."""
+        row = self._rows.row(ENTRY, parent, name)
+        return Origin(row[5], row[6]) if row is not None and row[5] is not None else None
+
+    def inode(self, inode: InodeId) -> Inode | None:
+        return self._rows.inode(inode)
+
+    def has_children(self, directory: InodeId) -> bool:
+        return bool(self.names_after(directory, "", 1))
+
+    def names_after(self, directory: InodeId, after: str, limit: int) -> list[str]:
+        """Return names of a directory in byte order, those after `after` ("" for all)."""
+        return self._rows.names_after(directory, after, limit)
+
+    def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
+        """Return entries in byte order of their names, those after the name `after` ("" for all)."""
+        rows = self._rows
+        found = []
+        for name in rows.names_after(directory, after, limit):
+            child = rows.child(directory, name)
+            inode = None if child is None else rows.inode(child)
+            assert inode is not None, f"{name} in directory {directory} leads nowhere"
+            found.append((name, inode))
+        return found
+
+    def entries(self, parent: InodeId, name: str, limit: int) -> list[tuple[InodeId, str, InodeId]]:
+        """Return up to `limit` names in any directory after (parent, name), as (parent, name, inode).
+
+        Begin after (0, ""). What changes meanwhile may be among them or not.
+        """
+        statement = (
+            f"SELECT * FROM entry WHERE (parent, name) > (?, ?) AND to_tx = {LIVE} ORDER BY parent, name LIMIT ?"
+        )
+        rows = self._rows.image.query(statement, parent, name, limit)
+        found = {row[:2]: row for row in rows}
+        end = rows[-1][:2] if len(rows) == limit else None
+        for key, row in self._rows.changed_in(ENTRY):
+            if key > (parent, name) and (end is None or key <= end):
+                if row is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = row
+        if not found and end is not None:
+            return self.entries(*end, limit)
+        return [(row[0], row[1], row[4]) for _, row in sorted(found.items())[:limit]]
+
+    def count_children(self, directory: InodeId, after: str, limit: int) -> int:
+        """Count the entries that follow the name `after`, about, and no further than `limit`."""
+        names = self._rows.whole_directory(directory)
+        if names is not None:
+            return min(len(self._rows.names_after(directory, after, limit)), limit)
+        statement = f"""SELECT count(*) FROM
+            (SELECT 1 FROM entry WHERE parent = ? AND name > ? AND to_tx = {LIVE} LIMIT ?)"""
+        return int(self._rows.image.query(statement, directory, after, limit)[0][0])
+
+    def ancestors(self, inode: InodeId) -> list[tuple[InodeId, str]]:
+        """Return the entries that lead down to an inode, the root's first, as (parent, name)."""
+        found: list[tuple[InodeId, str]] = []
+        while place := self._rows.place(inode):
+            found.append(place)
+            inode = place[0]
+        return found[::-1]
+
+    def is_in_tree(self, inode: InodeId) -> bool:
+        """Return whether a path leads to an inode: false in a deleted tree, and before it has a name."""
+        while inode != ROOT:
+            place = self._rows.place(inode)
+            if place is None:
+                return False
+            inode = place[0]
+        return True
+
+    def attributes(self, inode: InodeId) -> dict[str, bytes]:
+        """The extended attributes of an inode by name, in order; its `attributes_tx` says if there are any."""
+        return {row[1]: row[4] for row in self._rows.group(ATTRIBUTE, inode)}
+
+    def next_discarded(self) -> Discarded | None:
+        """Return one that waits to be reclaimed: the first of those that waited when that was last looked up."""
+        rows = self._rows.small[DISCARDED]
+        while self._discarded and self._discarded[-1] not in rows:
+            self._discarded.pop()
+        if not self._discarded:
+            self._discarded = sorted(rows, reverse=True)
+        return Discarded(*rows[self._discarded[-1]]) if self._discarded else None
+
+    # -- chunks --------------------------------------------------------------------------------------
+
+    def _references(self, inode: InodeId) -> list[Row]:
+        return self._rows.group(REFERENCE, inode)
+
+    def references(self, inode: InodeId) -> list[FileChunk]:
+        """The chunks of a file, in order."""
+        return [FileChunk(row[4], self._version_of(row[4]), row[5]) for row in self._references(inode)]
+
+    def _version_of(self, chunk: ChunkId) -> int:
+        row = self._rows.cached_row(CHUNK, chunk)
+        assert row is not None, f"chunk {chunk} is referred to and does not exist"
+        return int(row[1])
+
+    def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
+        """Return up to `limit` chunks of a file with their positions, those after `position` (-1 for all), in order."""
+        rows = [row for row in self._references(inode) if row[1] > position][:limit]
+        return [(row[1], FileChunk(row[4], self._version_of(row[4]), row[5])) for row in rows]
+
+    def reference_count(self, chunk: ChunkId) -> int:
+        """Return how many references there are to a chunk, those that only snapshots show included."""
+        row = self._rows.cached_row(CHUNK, chunk)
+        return row[5] if row else 0
+
+    def referrers(
+        self, chunk: ChunkId, after: tuple[int, ...], limit: int
+    ) -> tuple[list[InodeId], tuple[int, ...]]:
+        """Return the files that refer to a chunk, among the `limit` references that follow `after` (() for all).
+
+        And where to go on; () when that was the last. Reads them through, for no index leads back from a chunk.
+        """
+        begin = after or (-1, -1, -1)
+        of = "FROM reference WHERE (inode, position, to_tx) > (?, ?, ?)"
+        query = self._rows.image.query
+        ends = query(f"SELECT inode, position, to_tx {of} ORDER BY 1, 2, 3 LIMIT 1 OFFSET ?", *begin, limit - 1)
+        end = ends[0] if ends else (LIVE, LIVE, LIVE)
+        statement = f"SELECT DISTINCT inode {of} AND (inode, position, to_tx) <= (?, ?, ?) AND chunk = ? AND to_tx = {LIVE}"
+        found = {row[0] for row in query(statement, *begin, *end, chunk)}
+        changed: dict[InodeId, bool] = {}
+        for (inode, _), row in self._rows.changed_in(REFERENCE):
+            if begin[0] <= inode <= end[0]:
+                changed[inode] = changed.get(inode, False) or (row is not None and row[4] == chunk)
+        for inode, is_in_change in changed.items():
+            if is_in_change or any(row[4] == chunk for row in self._references(inode)):
+                found.add(inode)
+            else:
+                found.discard(inode)
+        return sorted(found), tuple(end) if ends else ()
+
+    def chunk(self, chunk: ChunkId) -> ChunkRecord | None:
+        row = self._rows.cached_row(CHUNK, chunk)
+        return chunk_record(row) if row else None
+
+    def is_needed(self, chunk: ChunkId) -> bool:
+        """Return whether a chunk is kept, or part of a file, or was until a moment ago and may be again.
+
+        A chunk that is gone is garbage only when that is durable: otherwise a crash brings its file back.
+        """
+        if self.is_kept(chunk) or not self._rows.is_settled(CHUNK, chunk):
+            return True
+        return self._rows.cached_row(CHUNK, chunk) is not None or not self._rows.is_settled(KEPT_CHUNK, chunk)
+
+    def chunks(self, after: ChunkId, limit: int) -> list[ChunkRecord]:
+        """Return up to `limit` chunks in order of their ids, those after `after` (0 for all)."""
+        rows = self._rows.image.all(TABLES[CHUNK], after, limit)
+        found = {row[0]: row for row in rows}
+        end = rows[-1][0] if len(rows) == limit else LIVE
+        for chunk, (_, row) in self._rows.changed[CHUNK].items():
+            if after < chunk <= end:
+                if row is None:
+                    found.pop(chunk, None)
+                else:
+                    found[chunk] = row
+        if not found and end != LIVE:
+            return self.chunks(end, limit)
+        return [chunk_record(found[chunk]) for chunk in sorted(found)[:limit]]
+
+    def floor(self) -> ChunkId:
+        """Datanodes may delete chunks below this number that the metadata does not know and nobody keeps."""
+        return int(self.meta("floor"))
+
+    def is_kept(self, chunk: ChunkId) -> bool:
+        """Return whether somebody still needs a chunk that no file refers to: see `Transaction.keep_chunk`."""
+        return chunk in self._rows.small[KEPT_CHUNK]
+
+    def gc_floor_held(self) -> bool:
+        """Return whether the floor stays where it is until it is released: see `Metadata.hold_gc_floor`."""
+        return bool(self.meta("floor_held"))
+
+    # -- all else ------------------------------------------------------------------------------------
+
+    def answer(self, request: str) -> bytes | None:
+        """Return what `remember` was given for a request id."""
+        row = self._rows.answers.find(request)
+        return row[2] if row else None
+
+    def lease(self, inode: InodeId) -> Lease | None:
+        """The last lease of a file, if what was begun with it has neither ended nor been overtaken."""
+        row = self._rows.small_row(LEASE, inode)
+        return Lease(*row[1:]) if row else None
+
+    def allows_snapshots(self, directory: InodeId) -> bool:
+        return self._rows.small_row(SNAPSHOT_DIRECTORY, directory) is not None
+
+    def snapshot_directories(self) -> list[InodeId]:
+        """Return all that allow snapshots."""
+        return sorted(row[0] for row in self._rows.small_rows(SNAPSHOT_DIRECTORY))
+
+    def snapshots(self, directory: InodeId) -> list[Snapshot]:
+        """In order of their names."""
+        return [Snapshot(*row[1:]) for row in sorted(self._rows.small_rows(SNAPSHOT)) if row[0] == directory]
+
+    def snapshot(self, directory: InodeId, name: str) -> Snapshot | None:
+        row = self._rows.small_row(SNAPSHOT, directory, name)
+        return Snapshot(*row[1:]) if row else None
+
+    def quota(self, directory: InodeId) -> Quota | None:
+        row = self._rows.small_row(QUOTA, directory)
+        return Quota(row[1], row[2], NamespaceUsage(row[3], row[4])) if row else None
+
+    def quota_directories(self) -> KeysView[InodeId]:
+        """Return all that have a quota."""
+        return self._rows.small[QUOTA].keys()
+
+    def tree_usage(self, top: InodeId) -> NamespaceUsage:
+        """Return what a tree holds now, its top included. Reads all of it."""
+        names, space = 0, 0
+        unread = [top]
+        while unread:
+            number = unread.pop()
+            inode = self.inode(number)
+            assert inode is not None, f"inode {number} has a name and does not exist"
+            names += 1
+            space += inode.length * inode.replication
+            after = ""
+            while page := self.children(number, after, 1000):
+                unread += [child.inode for _, child in page]
+                after = page[-1][0]
+        return NamespaceUsage(names, space)
+
+    def run(self, directory: InodeId) -> RecordedRun | None:
+        """The latest run of a directory, if it ever had one."""
+        row = self._rows.small_row(RUN, directory)
+        return RecordedRun(*row[1:]) if row else None
+
+    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, RecordedRun]]:
+        """Return directories with a run in order of their inodes, those after `after` (0 for all)."""
+        rows = sorted(row for row in self._rows.small_rows(RUN) if row[0] > after)[:limit]
+        return [(row[0], RecordedRun(*row[1:])) for row in rows]
+
+    def supervised_queries(self) -> list[QueryRecord]:
+        """In order of their names."""
+        standbys = {row[0] for row in self._rows.small_rows(SUPERVISED_STANDBY)}
+        return [_query(row, row[0] in standbys) for row in sorted(self._rows.small_rows(SUPERVISED_QUERY))]
+
+    def decisions(self) -> dict[NodeId, AdminDecision]:
+        """About the datanodes that are not in service, over ones included."""
+        return {row[0]: AdminDecision(Mode(row[1]), row[2]) for row in self._rows.small_rows(DATANODE)}
+
+    def enrolments(self) -> dict[NodeId, Enrolment]:
+        """The credentials of datanodes, revoked ones included."""
+        return {row[0]: Enrolment(*row[1:]) for row in self._rows.small_rows(CREDENTIAL)}
+
+    def token_records(self) -> TokenRecords:
+        """All keys, tokens and OAuth2 clients."""
+        return read_token_records(lambda table: sorted(self._rows.small_rows(table), key=lambda row: row[0]))
+
+    def last_tx(self) -> int:
+        """The number of the last transaction that has changed something."""
+        return int(self.meta("last_tx"))
+
+    def lacks_commits(self) -> bool:
+        """Return whether commits are known to be missing, which nobody has accepted yet."""
+        return bool(self.meta("floor_held") == GC_FLOOR_HELD_FOR_LOST_COMMITS)
+
+    def meta(self, key: str) -> Any:
+        """A value of the table of single values."""
+        row = self._rows.small_row(META, key)
+        assert row is not None, f"the metadata has no {key}"
+        return row[1]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class PastReader(Reader):
+    """Reads the state as it was after a transaction; right only below a directory with a snapshot of then."""
+
+    def __init__(self, rows: Rows, at_tx: int, root: InodeId) -> None:
+        super().__init__(rows)
+        self._at_tx = at_tx
+        self.root = root
+
+    def _valid(
+        self, table: int, first: InodeId, second: Any = None, *, after: Any = None, limit: int = -1
+    ) -> list[Row]:
+        """Return the rows of a group that were valid then, in the order of their keys.
+
+        All of them, that of one key, or up to `limit` after one.
+        """
+        shape, rows, at_tx = TABLES[table], self._rows, self._at_tx
+        changed = (
+            {(*_parts(second_of), LIVE): row for second_of, (_, row) in rows.changed[table].get(first, {}).items()}
+            if shape.is_nested
+            else _of_flat(rows.changed[table].get(first))
+        )
+        past = rows.changed[table + PAST].get(first, {})
+        changed.update({_parts(second_of): row for second_of, (_, row) in past.items()})
+        if changed and rows.is_ahead:
+            rows.ahead = rows.last
+        values: list[Any] = [first]
+        where = f"{shape.keys[0]} = ? AND to_tx > {at_tx} AND from_tx <= {at_tx}"
+        order = ""
+        if shape.is_nested:
+            if second is not None:
+                where += f" AND {shape.keys[1]} = ?"
+                values.append(second)
+            elif after is not None:
+                where += f" AND {shape.keys[1]} > ?"
+                values.append(after)
+            order = f" ORDER BY {shape.keys[1]}"
+        count = limit + len(changed) if limit >= 0 else -1
+        read = rows.image.query(f"SELECT * FROM {shape.name} WHERE {where}{order} LIMIT {count}", *values)
+        width = len(shape.keys)
+        found = {row[1 : width + 1]: row for row in read if row[1 : width + 1] not in changed}
+        end = read[-1][1] if limit >= 0 and len(read) == count else None
+        for key, row in changed.items():
+            if row is None or not row[width] > at_tx >= row[width + 1]:
+                continue
+            if shape.is_nested and (
+                (second is not None and key[0] != second)
+                or (after is not None and key[0] <= after)
+                or (end is not None and key[0] > end)
+            ):
+                continue
+            found[key] = row
+        ordered = [found[key] for key in sorted(found)]
+        return ordered if limit < 0 else ordered[:limit]
+
+    def child(self, parent: InodeId, name: str) -> InodeId | None:
+        rows = self._valid(ENTRY, parent, name)
+        return rows[0][4] if rows else None
+
+    def origin(self, parent: InodeId, name: str) -> Origin | None:
+        rows = self._valid(ENTRY, parent, name)
+        return Origin(rows[0][5], rows[0][6]) if rows and rows[0][5] is not None else None
+
+    def inode(self, inode: InodeId) -> Inode | None:
+        rows = self._valid(INODE, inode)
+        return inode_of(rows[0]) if rows else None
+
+    def names_after(self, directory: InodeId, after: str, limit: int) -> list[str]:
+        return [row[1] for row in self._valid(ENTRY, directory, after=after, limit=limit)]
+
+    def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
+        found = []
+        for row in self._valid(ENTRY, directory, after=after, limit=limit):
+            inode = self.inode(row[4])
+            assert inode is not None, f"{row[1]} in directory {directory} led nowhere at {self._at_tx}"
+            found.append((row[1], inode))
+        return found
+
+    def count_children(self, directory: InodeId, after: str, limit: int) -> int:
+        return len(self._valid(ENTRY, directory, after=after, limit=limit))
+
+    def attributes(self, inode: InodeId) -> dict[str, bytes]:
+        return {row[1]: row[4] for row in self._valid(ATTRIBUTE, inode)}
+
+    def _references(self, inode: InodeId) -> list[Row]:
+        return self._valid(REFERENCE, inode)
+
+
+_VIEW: Final[AbstractContextManager[None]] = contextlib.nullcontext()
+
+
+def _parts(second: Any) -> tuple[Any, ...]:
+    return second if isinstance(second, tuple) else (second,)
+
+
+def _of_flat(changed: tuple[int, Row | None] | None) -> dict[tuple[Any, ...], Row | None]:
+    return {} if changed is None else {(LIVE,): changed[1]}
+
+
+def chunk_record(row: Row) -> ChunkRecord:
+    """Return what a row of the table of chunks says."""
+    return ChunkRecord(row[0], row[1], row[2], row[4], _hint(row[6]))
+
+
+def _hint(text: str) -> tuple[NodeId, ...]:
+    return msgspec.json.decode(text, type=tuple[NodeId, ...])
+
+
+def _query(row: Row, has_standby: bool) -> QueryRecord:
+    name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, *progress = row
+    return QueryRecord(
+        name,
+        user,
+        bool(is_superuser),
+        msgspec.json.decode(command, type=tuple[str, ...]),
+        checkpoint,
+        msgspec.json.decode(nodes, type=tuple[str, ...]),
+        restarts_max,
+        QueryPhase(phase),
+        *(*progress, has_standby),
+    )

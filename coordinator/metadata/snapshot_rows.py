@@ -1,0 +1,276 @@
+"""Finds which snapshots show which rows, and what goes with the last of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+from peacefs.protocol.ids import ChunkId
+
+from .model import ROOT, ChunkRecord, InodeId
+from .reader import Reader, chunk_record
+from .row_store import Rows, row_of
+from .tables import (
+    CHUNK,
+    INODE,
+    LIVE,
+    PAST,
+    PIN,
+    PURGE,
+    REFERENCE,
+    RETIRING,
+    SNAPSHOT,
+    SNAPSHOT_DIRECTORY,
+    STAGED,
+    TABLES,
+    Row,
+)
+
+#: A moment later than all transactions and still within the rows that are valid now.
+_NOW = LIVE - 1
+#: Where the rows of all versioned tables that have them say for which snapshot they are kept.
+_KEPT_FOR = {"inode": 12, "entry": 7, "reference": 6, "attribute": 5}
+
+
+class SnapshotRows(Reader):
+    """The part of a transaction that is about snapshots."""
+
+    #: The number of the request that is under way.
+    tx: int
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self._taken: list[tuple[int, InodeId]] | None = None
+        self._places: dict[tuple[InodeId, InodeId, int], bool] = {}
+
+    def forget_places(self) -> None:
+        """Forget the places of inodes, which are valid for one request only."""
+        self._places.clear()
+
+    def forget_snapshots(self) -> None:
+        """After they were changed, or a change of them was taken back."""
+        self._taken = None
+
+    # -- which there are -----------------------------------------------------------------------------
+
+    def _snapshots_taken(self) -> list[tuple[int, InodeId]]:
+        """All snapshots, and pins, as (transaction, directory), in order."""
+        if self._taken is None:
+            small = self._rows.small
+            self._taken = sorted(
+                [(row[2], row[0]) for row in small[SNAPSHOT].values()] + list(small[PIN].values())
+            )
+        return self._taken
+
+    def has_snapshots(self) -> bool:
+        return bool(self._snapshots_taken())
+
+    def last_snapshot_tx(self) -> int:
+        taken = self._snapshots_taken()
+        return taken[-1][0] if taken else -1
+
+    def set_allows_snapshots(self, directory: InodeId, allows: bool) -> None:
+        if allows:
+            self._rows.put(SNAPSHOT_DIRECTORY, (directory,))
+        else:
+            self._rows.delete(SNAPSHOT_DIRECTORY, directory)
+
+    def add_snapshot(self, directory: InodeId, name: str, now_ms: int) -> None:
+        """Add a snapshot of the directory as it is after this transaction. The name must be free."""
+        self._rows.put(SNAPSHOT, (directory, name, self.tx, now_ms))
+        self.forget_snapshots()
+
+    def rename_snapshot(self, directory: InodeId, name: str, new_name: str) -> None:
+        snapshot = self.snapshot(directory, name)
+        assert snapshot is not None, f"directory {directory} has no snapshot {name}"
+        self._rows.delete(SNAPSHOT, directory, name)
+        self._rows.put(SNAPSHOT, (directory, new_name, *snapshot[1:]))
+
+    def remove_snapshot(self, directory: InodeId, name: str) -> None:
+        """Remove a snapshot; what only it shows is purged later."""
+        snapshot = self.snapshot(directory, name)
+        assert snapshot is not None, f"directory {directory} has no snapshot {name}"
+        self._rows.delete(SNAPSHOT, directory, name)
+        self._rows.put(PURGE, (snapshot.at_tx,))
+        self.forget_snapshots()
+
+    def pin(self, directory: InodeId) -> int:
+        """Keep a directory readable as it is after this transaction, whose number is returned: see `at`.
+
+        A snapshot that nobody sees, which ends with `unpin` or at the next start.
+        """
+        self._rows.put(PIN, (self.tx, directory))
+        self.forget_snapshots()
+        return self.tx
+
+    def unpin(self, at_tx: int) -> None:
+        """Remove a pin; what only it showed is purged later."""
+        self._rows.delete(PIN, at_tx)
+        self._rows.put(PURGE, (at_tx,))
+        self.forget_snapshots()
+
+    # -- what they show --------------------------------------------------------------------------------
+
+    def shown_by(self, inode: InodeId, from_tx: int, to_tx: int | None) -> int | None:
+        """The youngest snapshot that shows what was valid of an inode in from_tx <= t < to_tx (None for now).
+
+        Each is asked where the inode was when it was taken, so that what was moved since counts where it was.
+        """
+        taken = self._snapshots_taken()
+        before = bisect_left(taken, (self.tx if to_tx is None else to_tx, 0))
+        for at_tx, directory in reversed(taken[bisect_left(taken, (from_tx, 0)) : before]):
+            if self._lay_in(inode, directory, at_tx):
+                return at_tx
+        return None
+
+    def snapshotted_within(self, inode: InodeId) -> InodeId | None:
+        """Return a directory with snapshots that is, or lies below, an inode."""
+        for directory in sorted({row[0] for row in self._rows.small[SNAPSHOT].values()}):
+            if self._lay_in(directory, inode, _NOW):
+                return directory  # type: ignore[no-any-return]
+        return None
+
+    def _lay_in(self, inode: InodeId, directory: InodeId, at_tx: int) -> bool:
+        """Return whether an inode was a directory or lay below it. If so, the entries between them exist."""
+        climbed = []
+        found = None
+        while found is None:
+            if inode in (directory, ROOT):
+                found = inode == directory
+            elif (inode, directory, at_tx) in self._places:
+                found = self._places[inode, directory, at_tx]
+            else:
+                climbed.append(inode)
+                parent = self._parent_at(inode, at_tx)
+                if parent is None:
+                    found = False
+                else:
+                    inode = parent
+        self._places.update(((passed, directory, at_tx), found) for passed in climbed)
+        return found
+
+    def _parent_at(self, inode: InodeId, at_tx: int) -> InodeId | None:
+        for row in self._rows.entry_versions(inode):
+            if row[2] > at_tx >= row[3]:
+                return row[0]  # type: ignore[no-any-return]
+        return None
+
+    # -- retiring --------------------------------------------------------------------------------------
+
+    def supersede(self, table: int, row: Row, at_tx: int | None) -> None:
+        """Delete a live row, or retire it if a snapshot shows it. The caller deletes it from the live table."""
+        width = len(TABLES[table].keys)
+        if not self.has_snapshots():
+            return
+        at_tx = at_tx or self.tx
+        kept_for = self.shown_by(row[0], row[width + 1], at_tx)
+        if kept_for is not None:
+            self._retire(table, row, at_tx, kept_for)
+
+    def _retire(self, table: int, row: Row, at_tx: int, kept_for: int) -> None:
+        width, kept_at = len(TABLES[table].keys), _KEPT_FOR[TABLES[table].name]
+        retired = [*row]
+        retired[width], retired[kept_at] = at_tx, kept_for
+        self._rows.put(table + PAST, tuple(retired))
+
+    def kept_inode(self, inode: InodeId) -> int | None:
+        """Before an inode is changed: leave the old row behind if a snapshot shows it.
+
+        Return the transaction from which the row that takes its place is valid; None where that stays as it was.
+        """
+        if not self.has_snapshots():
+            return None
+        now = self._rows.inode(inode)
+        assert now is not None, f"inode {inode} does not exist"
+        if now.from_tx > self.last_snapshot_tx():
+            return None
+        kept_for = self.shown_by(inode, now.from_tx, self.tx)
+        if kept_for is not None:
+            self._retire(INODE, row_of(now), self.tx, kept_for)
+        # Even if none shows it, lest it be asked again at every change.
+        return self.tx
+
+    def purge_retired(self, limit: int) -> tuple[list[ChunkRecord], bool]:
+        """Purge up to `limit` rows that no snapshot shows any more. What was freed, and whether there is more."""
+        freed: list[ChunkRecord] = []
+        purge = self._rows.small[PURGE]
+        if not purge:
+            return freed, False
+        gone_tx = min(purge)
+        left = limit
+        for table in RETIRING:
+            left -= self._purge_table(table, gone_tx, left, freed)
+            if left <= 0:
+                return freed, True
+        self._rows.delete(PURGE, gone_tx)
+        return freed, bool(purge)
+
+    def _purge_table(self, table: int, gone_tx: int, limit: int, freed: list[ChunkRecord]) -> int:
+        """Rows that were kept for a snapshot that is gone stay for an older one, or go. How many there were."""
+        shape = TABLES[table + PAST]
+        rows = self._kept_for(table, gone_tx, limit)
+        width = len(shape.keys)
+        for row in rows:
+            to_tx, from_tx = row[width - 1], row[width]
+            kept_for = self.shown_by(row[0], from_tx, to_tx)
+            if kept_for is not None:
+                kept = [*row]
+                kept[_KEPT_FOR[shape.name]] = kept_for
+                self._rows.put(table + PAST, tuple(kept))
+                continue
+            self._rows.delete(table + PAST, row[0], row[1] if width == 2 else row[1:3])
+            if table == REFERENCE:
+                freed += self.unrefer(row[4])
+        return len(rows)
+
+    def _kept_for(self, table: int, gone_tx: int, limit: int) -> list[Row]:
+        shape, rows = TABLES[table + PAST], self._rows
+        width, kept_at = len(shape.keys), _KEPT_FOR[shape.name]
+        changed = {(key[0], *_flat(key[1:])): row for key, row in rows.changed_in(table + PAST)}
+        of_image = rows.image.query(
+            f"SELECT * FROM {shape.name} WHERE kept_for = ? LIMIT ?", gone_tx, limit + len(changed)
+        )
+        found = [row for row in of_image if row[:width] not in changed]
+        found += [row for row in changed.values() if row is not None and row[kept_at] == gone_tx]
+        return found[:limit]
+
+    def unrefer(self, chunk: ChunkId) -> list[ChunkRecord]:
+        """One reference less; the chunk itself when that was the last."""
+        row = self._rows.cached_row(CHUNK, chunk)
+        assert row is not None, f"chunk {chunk} is referred to and does not exist"
+        if row[5] > 1:
+            self._rows.put(CHUNK, (*row[:5], row[5] - 1, row[6]))
+            return []
+        self._rows.delete(CHUNK, chunk)
+        return [chunk_record(row)]
+
+    # -- what waits for a name -----------------------------------------------------------------------------
+
+    def stage(self, inode: InodeId) -> None:
+        """Note an inode without a name that a later request is to name: at the next start it is discarded."""
+        self._rows.put(STAGED, (inode,))
+
+    def unstage(self, inode: InodeId) -> bool:
+        """Take back a note of `stage`; return whether there was one."""
+        is_there = inode in self._rows.small[STAGED]
+        if is_there:
+            self._rows.delete(STAGED, inode)
+        return is_there
+
+    def discard_unfinished(self) -> None:
+        """At a start: nobody is left who could name what is staged, or copies what is pinned."""
+        for inode in list(self._rows.small[STAGED]):
+            self.discard(inode)
+            self._rows.delete(STAGED, inode)
+        for at_tx in list(self._rows.small[PIN]):
+            self._rows.delete(PIN, at_tx)
+            self._rows.put(PURGE, (at_tx,))
+        self.forget_snapshots()
+
+    def discard(self, inode: InodeId, at_tx: int | None = None) -> None:
+        """Queue an inode to be reclaimed."""
+        raise NotImplementedError
+
+
+def _flat(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return key if len(key) != 1 or not isinstance(key[0], tuple) else key[0]

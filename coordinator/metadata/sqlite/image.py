@@ -1,0 +1,199 @@
+"""The image: the SQLite file as it is written from the log, and as rows that are not in memory are read from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from peacefs.coordinator.metadata.log.entry import Content
+from peacefs.coordinator.metadata.tables import LIVE, TABLES, Row, Table
+
+from .connections import connect
+from .row_digest import DIGEST_KEY, RowDigest
+
+_CACHE_KIB = 64 * 1024
+# 16 MiB of SQLite's own log. The rarer it is copied, the more writes of one page become one.
+_CHECKPOINT_PAGES = 4096
+
+
+class ImagePosition(NamedTuple):
+    """The last entry of the log that is in an image, and its place in the chain."""
+
+    number: int
+    chain: int
+
+
+class ImageReader:
+    """Reads rows by key. Each statement sees the image as it is then. For one thread."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._execute: Any = connection.execute
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: Path) -> ImageReader:
+        connection = connect(path)
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        return cls(connection)
+
+    def one(self, table: Table, *key: Any) -> Row | None:
+        return self._execute(_one(table), key).fetchone()  # type: ignore[no-any-return]
+
+    def group(self, table: Table, first: Any) -> list[Row]:
+        return self._execute(_group(table), (first,)).fetchall()  # type: ignore[no-any-return]
+
+    def after(self, table: Table, first: Any, second: Any, limit: int) -> list[Row]:
+        return self._execute(_after(table), (first, second, limit)).fetchall()  # type: ignore[no-any-return]
+
+    def all(self, table: Table, after: Any, limit: int) -> list[Row]:
+        return self._execute(_all(table), (after, limit)).fetchall()  # type: ignore[no-any-return]
+
+    def query(self, statement: str, *values: Any) -> list[Row]:
+        return self._execute(statement, values).fetchall()  # type: ignore[no-any-return]
+
+    def position(self) -> ImagePosition:
+        """Return which entry of the log the image has last."""
+        meta = dict(self._execute("SELECT key, value FROM meta WHERE key IN ('log_number', 'log_chain')"))
+        return ImagePosition(meta["log_number"], int.from_bytes(meta["log_chain"], "big"))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _live(table: Table) -> str:
+    return f" AND to_tx = {LIVE}" if table.is_live else ""
+
+
+@lru_cache(maxsize=64)
+def _one(table: Table) -> str:
+    keys = " AND ".join(f"{key} = ?" for key in table.keys)
+    return f"SELECT * FROM {table.name} WHERE {keys}{_live(table)}"
+
+
+@lru_cache(maxsize=64)
+def _group(table: Table) -> str:
+    return f"SELECT * FROM {table.name} WHERE {table.keys[0]} = ?{_live(table)} ORDER BY {', '.join(table.keys)}"
+
+
+@lru_cache(maxsize=64)
+def _after(table: Table) -> str:
+    first, second = table.keys[:2]
+    return f"SELECT * FROM {table.name} WHERE {first} = ? AND {second} > ?{_live(table)} ORDER BY {second} LIMIT ?"
+
+
+@lru_cache(maxsize=64)
+def _all(table: Table) -> str:
+    first = table.keys[0]
+    return f"SELECT * FROM {table.name} WHERE {first} > ?{_live(table)} ORDER BY {first} LIMIT ?"
+
+
+class ImageWriter:
+    """Applies entries of the log, in order, in large transactions. For one thread."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._digest = RowDigest(connection)
+        position = ImageReader(connection).position()
+        self._number = position.number
+
+    @classmethod
+    def open(cls, path: Path) -> ImageWriter:
+        """Raises apsw.Error."""
+        return cls(connect_writer(path))
+
+    @property
+    def number(self) -> int:
+        """Return the last entry that the image has."""
+        return self._number
+
+    def apply(self, entries: Iterable[tuple[int, int, Content]]) -> None:
+        """Make the changes of entries, given with their numbers and chains, in one transaction.
+
+        It is durable when this returns. Raises apsw.Error, DamagedPage, and has changed nothing.
+        """
+        last: dict[tuple[int, Row], Row | None] = {}
+        number = chain = 0
+        for number, chain, content in entries:
+            for table, row in content.changes:
+                if table >= 0:
+                    last[table, row[: len(TABLES[table].keys)]] = row
+                else:
+                    last[~table, row] = None
+        if not number:
+            return
+        digest = self._digest.value
+        execute = self.connection.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            # Deletions first: a request id that was forgotten may have been given again.
+            for (table, key), row in last.items():
+                if row is None:
+                    execute(_deletion(table), key)
+            for (table, _), row in last.items():
+                if row is not None:
+                    execute(_insertion(table), row)
+            set_meta = "UPDATE meta SET value = ? WHERE key = ?"
+            execute(set_meta, (number, "log_number"))
+            execute(set_meta, (chain.to_bytes(8, "big"), "log_chain"))
+            execute(set_meta, (self._digest.packed(), DIGEST_KEY))
+            execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                execute("ROLLBACK")
+            self._digest.value = digest
+            raise
+        self._number = number
+
+    def copy_log(self) -> bool:
+        """Copy SQLite's log into its file and sync that. Return whether all of it was. Raises apsw.Error."""
+        _is_busy, logged, copied = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").get
+        return bool(logged == copied)
+
+    @property
+    def digest_value(self) -> int:
+        """The digest of all rows; to be set back when changes were rolled back."""
+        return self._digest.value
+
+    @digest_value.setter
+    def digest_value(self, value: int) -> None:
+        self._digest.value = value
+
+    def packed_digest(self) -> bytes:
+        return self._digest.packed()
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+@lru_cache(maxsize=64)
+def _insertion(table: int) -> str:
+    shape = TABLES[table]
+    return f"INSERT OR REPLACE INTO {shape.name} VALUES ({', '.join('?' * shape.columns)})"
+
+
+@lru_cache(maxsize=64)
+def _deletion(table: int) -> str:
+    shape = TABLES[table]
+    return f"DELETE FROM {shape.name} WHERE {' AND '.join(f'{key} = ?' for key in shape.keys)}{_live(shape)}"
+
+
+def connect_writer(path: Path) -> apsw.Connection:
+    """Connect to write. The log has what a power cut takes from SQLite's own; NORMAL keeps the file whole.
+
+    Raises apsw.Error.
+    """
+    writer = connect(path)
+    try:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("PRAGMA synchronous = NORMAL")
+        writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    except apsw.Error:
+        writer.close()
+        raise
+    return writer

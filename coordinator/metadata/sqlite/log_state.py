@@ -1,0 +1,76 @@
+"""A store that nobody has open, or that another process has: its image and the log that the image lacks."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from peacefs.coordinator.metadata.log.entry import decode_content
+from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, read_entries
+from peacefs.coordinator.metadata.tables import META
+
+from .connections import connect_read_only
+from .image import ImageReader, ImageWriter
+from .schema import IMAGE_SCHEMA, schema_version
+
+#: A coordinator drops segments that its image has; whoever reads beside it looks again then.
+_LOOKS = 5
+
+
+class StoreNumbers(NamedTuple):
+    """What a store says of itself, its log included."""
+
+    cluster_id: str
+    tx: int
+    epoch: int
+    #: What is wrong with the log, in words.
+    damage: str | None
+
+
+def numbers_of(store: Path) -> StoreNumbers:
+    """Return the numbers of a store. Raises apsw.Error, DamagedPage, StartupError."""
+    found = _look(store)
+    for _ in range(_LOOKS - 1):
+        if found.damage is None:
+            break
+        found = _look(store)
+    return found
+
+
+def _look(store: Path) -> StoreNumbers:
+    with contextlib.closing(connect_read_only(store)) as connection:
+        meta = dict(connection.execute("SELECT key, value FROM meta"))
+        if schema_version(connection) < IMAGE_SCHEMA:
+            return StoreNumbers(meta["cluster_id"], meta["last_tx"], meta["epoch"], None)
+        position = Position(*ImageReader(connection).position())
+    damage = None
+    try:
+        for entry in read_entries(store, meta["cluster_id"], position):
+            for table, row in decode_content(entry.content).changes:
+                if table == META:
+                    meta[row[0]] = row[1]
+    except LogDamaged as found:
+        damage = str(found)
+    return StoreNumbers(meta["cluster_id"], meta["last_tx"], meta["epoch"], damage)
+
+
+def apply_log(store: Path, connection: apsw.Connection, *, to_damage: bool = False) -> None:
+    """Apply the log of a store to its image, or to a copy of that; with `to_damage` what comes before it.
+
+    Raises LogDamaged, StartupError, apsw.Error.
+    """
+    if schema_version(connection) < IMAGE_SCHEMA:
+        return
+    writer = ImageWriter(connection)
+    entries = []
+    cluster_id: str = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
+    try:
+        for entry in read_entries(store, cluster_id, Position(*ImageReader(connection).position())):
+            entries.append((entry.number, entry.chain, decode_content(entry.content)))
+    except LogDamaged:
+        if not to_damage:
+            raise
+    writer.apply(entries)

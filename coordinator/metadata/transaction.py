@@ -1,0 +1,453 @@
+"""The changes of one request: made in memory at once, durable when the log has them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+from msgspec import structs
+
+from peacefs.coordinator.limits import directory_entries_max
+from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
+
+from .model import (
+    AdminDecision,
+    ChunkRecord,
+    Enrolment,
+    Inode,
+    InodeId,
+    Lease,
+    Mode,
+    NamespaceUsage,
+    Origin,
+    QueryRecord,
+    Quota,
+    RecordedRun,
+    RightsChange,
+)
+from .reader import GC_FLOOR_HELD
+from .row_store import Rows, row_of
+from .snapshot_rows import SnapshotRows
+from .tables import (
+    ATTRIBUTE,
+    CHUNK,
+    CREDENTIAL,
+    DATANODE,
+    DISCARDED,
+    ENTRY,
+    FLOOR_MARK,
+    INODE,
+    KEPT_CHUNK,
+    LEASE,
+    LIVE,
+    META,
+    QUOTA,
+    REFERENCE,
+    RUN,
+    SNAPSHOT_DIRECTORY,
+    SUPERVISED_QUERY,
+    SUPERVISED_STANDBY,
+    Row,
+)
+from .token_records import TokenRecord, token_row
+
+# The coordinator remembers for so many directories how many entries they have.
+directory_counts_max: Final = 100_000
+# Changes of who may remove what: how many are remembered, how many a recursive delete looks at again in its
+# commit, and how often it looks through the whole tree when there were more.
+rights_changes_remembered_max: Final = 10_000
+rights_changes_checked_max: Final = 1000
+
+
+class Transaction(SnapshotRows):
+    """The reads and writes of one request. They take effect all together or not at all.
+
+    One instance serves all requests, one after the other. `at_tx`, where a method takes it, is the transaction in
+    which the thing was discarded, if that was not now.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows)
+        self.tx: int = self.meta("last_tx")
+        #: Draws inode numbers; there is none before an epoch has begun.
+        self.numbering: Numbering | None = None
+        #: The entries of directories that are not in memory as a whole.
+        self._entry_counts: dict[InodeId, int] = {}
+        self._counted: set[InodeId] = set()
+        self._made: set[InodeId] = set()
+        self._rights_changes: deque[RightsChange] = deque(maxlen=rights_changes_remembered_max)
+        #: Changes after this transaction are remembered.
+        self._remembered_since = self.tx
+
+    def reload(self) -> None:
+        """Forget all that is kept here: others have changed the rows."""
+        self.forget_all()
+        self.forget_places()
+        self._rights_changes.clear()
+        self.tx = self._remembered_since = self.meta("last_tx")
+
+    def begin(self) -> None:
+        """The next request begins, with a number of its own."""
+        self.tx += 1
+        if self._places:
+            self._places.clear()
+        self._counted.clear()
+        self._made.clear()
+
+    def move_above(self, tx: int) -> None:
+        """Give what is under way a number that is not below `tx`."""
+        self.tx = max(self.tx, tx)
+
+    def forget_request(self) -> None:
+        """Forget what is kept here and the current request may have changed, because it was taken back."""
+        self.forget_snapshots()
+        for directory in self._counted:
+            self._entry_counts.pop(directory, None)
+
+    def forget_all(self) -> None:
+        """The same of all requests of entries that were taken back as a whole."""
+        self.forget_snapshots()
+        self._entry_counts.clear()
+
+    # -- names ---------------------------------------------------------------------------------------
+
+    def add_inode(self, inode: Inode) -> InodeId:
+        """Store a new inode under a number of its own, which is returned; `inode.inode` does not count."""
+        assert self.numbering is not None, "an epoch begins before anything is written"
+        number = self.numbering.next()
+        self._rows.keep_inode(structs.replace(inode, inode=number, from_tx=self.tx), is_new=True)
+        self._made.add(number)
+        return number
+
+    def change_inode(self, inode: Inode) -> None:
+        """Replace all but the kind of an inode that exists."""
+        self._note_rights(inode.inode, None, moved=False)
+        self._change(inode)
+
+    def _change(self, inode: Inode) -> None:
+        from_tx = self.kept_inode(inode.inode)
+        if from_tx is not None:
+            inode = structs.replace(inode, from_tx=from_tx)
+        self._rows.keep_inode(inode)
+
+    def touch(self, directory: InodeId, now_ms: int) -> None:
+        """Raise a modification time to `now_ms`; never lower it."""
+        inode = self._rows.inode(directory)
+        assert inode is not None, f"directory {directory} does not exist"
+        if now_ms > inode.modified_ms or self.has_snapshots():
+            self._change(structs.replace(inode, modified_ms=max(now_ms, inode.modified_ms)))
+
+    def remove_inode(self, inode: InodeId, at_tx: int | None = None) -> None:
+        rows = self._rows
+        self.drop_lease(inode)
+        for table in (SNAPSHOT_DIRECTORY, QUOTA, RUN):
+            if inode in rows.small[table]:
+                rows.delete(table, inode)
+        now = rows.inode(inode)
+        assert now is not None, f"inode {inode} does not exist"
+        if now.attributes_tx:
+            for row in rows.group(ATTRIBUTE, inode):
+                self._remove(ATTRIBUTE, row, at_tx)
+        self.supersede(INODE, row_of(now), at_tx)
+        rows.drop_inode(inode)
+
+    def _remove(self, table: int, row: Row, at_tx: int | None) -> None:
+        self.supersede(table, row, at_tx)
+        self._rows.delete(table, row[0], row[1])
+
+    def set_attribute(self, inode: InodeId, name: str, value: bytes) -> None:
+        """Give an inode an extended attribute, in place of the one it had; it goes with the inode."""
+        self._drop_attribute(inode, name)
+        self._rows.put(ATTRIBUTE, (inode, name, LIVE, self.tx, value, None))
+        self._note_attributes(inode, self.tx)
+
+    def drop_attribute(self, inode: InodeId, name: str) -> None:
+        """Drop an extended attribute that an inode has."""
+        self._drop_attribute(inode, name)
+        self._note_attributes(inode, self.tx if self.attributes(inode) else 0)
+
+    def _drop_attribute(self, inode: InodeId, name: str) -> None:
+        for row in self._rows.group(ATTRIBUTE, inode):
+            if row[1] == name:
+                self._remove(ATTRIBUTE, row, None)
+
+    def _note_attributes(self, inode: InodeId, at_tx: int) -> None:
+        now = self._rows.inode(inode)
+        assert now is not None, f"inode {inode} does not exist"
+        self._change(structs.replace(now, attributes_tx=at_tx))
+
+    def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
+        """The name must be free."""
+        if self._rows.child(parent, name) is not None:
+            raise NameTaken(f"directory {parent} has an entry {name} already")
+        self._rows.add_name((parent, name, LIVE, self.tx, inode, *(origin or (None, None)), None))
+        self._count(parent, 1)
+        self._note_rights(parent, inode, moved=inode not in self._made)
+
+    def remove_entry(self, parent: InodeId, name: str, at_tx: int | None = None) -> None:
+        rows = self._rows
+        if self.has_snapshots():
+            row = rows.row(ENTRY, parent, name)
+            assert row is not None, f"directory {parent} has no entry {name}"
+            self.supersede(ENTRY, row, at_tx)
+        child = rows.child(parent, name)
+        assert child is not None, f"directory {parent} has no entry {name}"
+        rows.drop_name(parent, name, child)
+        self._count(parent, -1)
+
+    def _note_rights(self, inode: InodeId, child: InodeId | None, *, moved: bool) -> None:
+        if len(self._rights_changes) == self._rights_changes.maxlen:
+            self._remembered_since = self._rights_changes[0].tx
+        self._rights_changes.append(RightsChange(self.tx, inode, child, moved))
+
+    def rights_changes(self, since_tx: int) -> list[RightsChange] | None:
+        """Return all since a transaction; None if that is longer ago, or more, than is remembered."""
+        if since_tx < self._remembered_since:
+            return None
+        found = list(itertools.takewhile(lambda change: change.tx > since_tx, reversed(self._rights_changes)))
+        return found if len(found) <= rights_changes_checked_max else None
+
+    def entry_count(self, directory: InodeId) -> int:
+        """Return how many entries a directory has, or a few more; exactly, where they come near the limit."""
+        names = self._rows.names_of(directory)
+        if names.is_whole:
+            return len(names.inodes)
+        if directory not in self._entry_counts:
+            if len(self._entry_counts) >= directory_counts_max:
+                self._entry_counts.clear()
+            self._entry_counts[directory] = self._counted_entries(directory)
+        return self._entry_counts[directory]
+
+    def _counted_entries(self, directory: InodeId) -> int:
+        whole = self._rows.whole_directory(directory)
+        if whole is not None:
+            return len(whole.inodes)
+        changed = len(self._rows.changed[ENTRY].get(directory, ()))
+        counted = self.count_children(directory, "", directory_entries_max + changed) + changed
+        if counted < directory_entries_max:
+            return counted
+        exact = self._rows.whole_directory(directory, directory_entries_max + changed)
+        assert exact is not None, f"directory {directory} has more entries than any may have"
+        return len(exact.inodes)
+
+    def _count(self, directory: InodeId, change: int) -> None:
+        self._counted.add(directory)
+        if directory in self._entry_counts:
+            self._entry_counts[directory] += change
+
+    def discard(self, inode: InodeId, at_tx: int | None = None) -> None:
+        """Queue an inode to be reclaimed."""
+        self._rows.put(DISCARDED, (inode, at_tx or self.tx))
+
+    def undiscard(self, inode: InodeId) -> None:
+        """Take an inode out of the reclaim queue."""
+        self._rows.delete(DISCARDED, inode)
+
+    # -- chunks --------------------------------------------------------------------------------------
+
+    def add_chunk(self, inode: InodeId, position: int, record: ChunkRecord, checksum: int) -> bool:
+        """Store a chunk that is all a file's, at a position; False, and nothing done, if its id is known."""
+        if self._rows.cached_row(CHUNK, record.chunk) is not None:
+            return False
+        hint = msgspec.json.encode(record.hint).decode()
+        row = (record.chunk, record.version, record.length, checksum, record.replication, 1, hint)
+        self._rows.put(CHUNK, row)
+        self._rows.put(REFERENCE, (inode, position, LIVE, self.tx, record.chunk, record.length, None))
+        return True
+
+    def set_chunk_replication(self, chunk: ChunkId, replication: int) -> bool:
+        """Return whether that changed it: none of several references to a chunk can lower its replication."""
+        row = self._rows.cached_row(CHUNK, chunk)
+        if row is None or not (row[4] < replication or (row[4] > replication and row[5] == 1)):
+            return False
+        self._rows.put(CHUNK, (*row[:4], replication, *row[5:]))
+        return True
+
+    def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None:
+        """To a chunk that a file has already."""
+        self._rows.put(REFERENCE, (inode, position, LIVE, self.tx, chunk, length, None))
+        row = self._rows.cached_row(CHUNK, chunk)
+        assert row is not None, f"chunk {chunk} does not exist"
+        self._rows.put(CHUNK, (*row[:5], row[5] + 1, row[6]))
+
+    def drop_references(
+        self, inode: InodeId, limit: int, at_tx: int | None = None
+    ) -> tuple[int, list[ChunkRecord]]:
+        """Drop up to `limit` references of a file. How many, and the chunks that nothing refers to any more."""
+        rows = self._references(inode)[:limit]
+        return len(rows), self._drop(inode, rows, at_tx or self.tx)
+
+    def cut_references(self, inode: InodeId, position: int) -> list[ChunkRecord]:
+        """Drop the references from a position on. The chunks that nothing refers to any more."""
+        return self._drop(inode, [row for row in self._references(inode) if row[1] >= position], self.tx)
+
+    def _drop(self, inode: InodeId, rows: list[Row], at_tx: int) -> list[ChunkRecord]:
+        freed = []
+        for row in rows:
+            self._remove(REFERENCE, row, at_tx)
+            if not self.has_snapshots() or self.shown_by(inode, row[3], at_tx) is None:
+                freed += self.unrefer(row[4])
+        return freed
+
+    def next_position(self, inode: InodeId) -> int:
+        """The position after a file's last reference."""
+        rows = self._references(inode)
+        return rows[-1][1] + 1 if rows else 0
+
+    def shorten_reference(self, inode: InodeId, position: int, length: int) -> None:
+        """Leave the file the first `length` bytes of the chunk at a position."""
+        (row,) = (row for row in self._references(inode) if row[1] == position)
+        if self.has_snapshots() and self.shown_by(inode, row[3], self.tx) is not None:
+            self._remove(REFERENCE, row, None)
+            self.add_reference(inode, position, row[4], length)
+        else:
+            self._rows.put(REFERENCE, (inode, position, LIVE, self.tx, row[4], length, None))
+
+    def raise_gc_floor(self, floor: ChunkId) -> None:
+        """Raise the floor unless it is held; never lower it."""
+        if not self.gc_floor_held():
+            self.set_meta("floor", max(floor, self.floor()))
+
+    def keep_chunk(self, chunk: ChunkId, for_ms: int) -> None:
+        """Keep a chunk that no file refers to from being garbage for so much served time from now on."""
+        self._rows.put(KEPT_CHUNK, (chunk, self.meta("served_ms") + for_ms))
+
+    def advance_gc_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+        """Count time in which a coordinator served; all numbers up to `drawn` have been drawn by now.
+
+        Raises the floor, unless it is held, to what had been drawn `settled_after_ms` of such time ago, and lets
+        go of chunks that have been kept for long enough.
+        """
+        marks, kept = self._rows.small[FLOOR_MARK], self._rows.small[KEPT_CHUNK]
+        is_new = drawn > max(max(marks, default=0), self.floor()) and not self.gc_floor_held()
+        if not (is_new or marks or kept):
+            # Nothing waits for time to pass: an idle cluster commits nothing.
+            return
+        served_ms = self.meta("served_ms") + elapsed_ms
+        self.set_meta("served_ms", served_ms)
+        if is_new:
+            self._rows.put(FLOOR_MARK, (drawn, served_ms))
+        settled = [number for number, at_ms in marks.values() if at_ms <= served_ms - settled_after_ms]
+        if settled:
+            self.raise_gc_floor(max(settled))
+            for number in [number for number in marks if number <= max(settled)]:
+                self._rows.delete(FLOOR_MARK, number)
+        for chunk in [chunk for chunk, until_ms in kept.values() if until_ms <= served_ms]:
+            self._rows.delete(KEPT_CHUNK, chunk)
+
+    def release_gc_floor(self) -> bool:
+        """Let the floor rise again, by what is drawn from now on; return whether it was held."""
+        held = self.gc_floor_held()
+        self.set_meta("floor_held", 0)
+        if held:
+            for number in list(self._rows.small[FLOOR_MARK]):
+                self._rows.delete(FLOOR_MARK, number)
+        return held
+
+    def accept_lost_commits(self) -> bool:
+        """Give up the commits that are missing; the floor stays held. Whether there were any."""
+        lacked = self.lacks_commits()
+        if lacked:
+            self.set_meta("floor_held", GC_FLOOR_HELD)
+            # No datanode shows those again that are given up.
+            self.move_above(first_of_epoch(self.meta("epoch")))
+        return lacked
+
+    # -- all else ------------------------------------------------------------------------------------
+
+    def set_run(self, directory: InodeId, run: RecordedRun) -> None:
+        """Give a directory a run, in place of the one it had; it goes with the directory."""
+        self._rows.put(RUN, (directory, *run))
+
+    def set_quota(self, directory: InodeId, quota: Quota) -> None:
+        self._rows.put(QUOTA, (directory, quota.names_max, quota.bytes_max, *quota.used))
+
+    def drop_quota(self, directory: InodeId) -> None:
+        self._rows.delete(QUOTA, directory)
+
+    def charge_quota(self, directory: InodeId, change: NamespaceUsage) -> None:
+        """Change what a directory that has a quota is said to hold."""
+        row = self._rows.small[QUOTA].get(directory)
+        if row is not None:
+            self._rows.put(QUOTA, (*row[:3], row[3] + change.names, row[4] + change.bytes))
+
+    def set_lease(self, inode: InodeId, lease: Lease) -> None:
+        """Give a file a lease, in place of the one it had."""
+        self._rows.put(LEASE, (inode, *lease))
+
+    def drop_lease(self, inode: InodeId) -> None:
+        """The file has no lease, whether it had one or not."""
+        if inode in self._rows.small[LEASE]:
+            self._rows.delete(LEASE, inode)
+
+    def remember(self, request: str, answer: bytes, now_ms: int) -> bool:
+        """Keep an answer for a request id; False, and nothing done, if it has one already."""
+        if self._rows.answers.find(request) is not None:
+            return False
+        self._rows.answers.add(request, answer, now_ms)
+        return True
+
+    def forget_answers(self, before_ms: int, limit: int, keep: int = 0) -> int:
+        """Drop up to `limit` answers given before `before_ms`, oldest first, never the last `keep`. How many."""
+        return self._rows.answers.drop_oldest(before_ms, limit, keep)
+
+    def decide(self, node: NodeId, decision: AdminDecision) -> None:
+        """Replace what was decided about a datanode."""
+        if decision.mode is Mode.IN_SERVICE:
+            self._rows.delete(DATANODE, node)
+        else:
+            self._rows.put(DATANODE, (node, decision.mode.value, decision.until_ms))
+
+    def enrol(self, node: NodeId, enrolment: Enrolment) -> None:
+        """Record the credential of a datanode, unless it has one."""
+        if node not in self._rows.small[CREDENTIAL]:
+            self._put_enrolment(node, enrolment)
+
+    def replace_enrolment(self, node: NodeId, enrolment: Enrolment) -> None:
+        """Replace the credential of a datanode that has one, or what is said of it."""
+        if node in self._rows.small[CREDENTIAL]:
+            self._put_enrolment(node, enrolment)
+
+    def _put_enrolment(self, node: NodeId, enrolment: Enrolment) -> None:
+        self._rows.put(CREDENTIAL, (node, enrolment.public_key, enrolment.enrolled_ms, enrolment.revoked_ms))
+
+    def forget_enrolment(self, node: NodeId) -> None:
+        """The datanode has no credential any more."""
+        self._rows.delete(CREDENTIAL, node)
+
+    def record_query(self, record: QueryRecord) -> None:
+        """Replace what was recorded of the supervised query of this name."""
+        row: tuple[Any, ...] = (
+            *(record.name, record.user, int(record.is_superuser), msgspec.json.encode(record.command).decode()),
+            *(record.checkpoint, msgspec.json.encode(record.nodes).decode(), record.restarts_max),
+            *(record.phase.value, record.agent, record.process, record.run, record.location),
+            *(record.restarts, record.reason, record.changed_ms),
+        )
+        self._rows.put(SUPERVISED_QUERY, row)
+        if record.has_standby:
+            self._rows.put(SUPERVISED_STANDBY, (record.name,))
+        elif record.name in self._rows.small[SUPERVISED_STANDBY]:
+            self._rows.delete(SUPERVISED_STANDBY, record.name)
+
+    def forget_query(self, name: str) -> None:
+        self._rows.delete(SUPERVISED_QUERY, name)
+        self._rows.delete(SUPERVISED_STANDBY, name)
+
+    def record_token(self, record: TokenRecord) -> None:
+        """Replace what was recorded under its key."""
+        table, row = token_row(record)
+        self._rows.put(table, row)
+
+    def forget_token(self, record: TokenRecord) -> None:
+        table, row = token_row(record)
+        self._rows.delete(table, row[0])
+
+    def set_meta(self, key: str, value: int | bytes | str) -> None:
+        """Replace a value of the table of single values."""
+        self._rows.put(META, (key, value))
+
+
+class NameTaken(Exception):
+    """A name was to be added to a directory that has it: a fault of the request that asked for it."""
