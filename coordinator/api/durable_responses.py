@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, cast
 
 from peacefs.coordinator.operations.durable_answers import DurableAnswers
 from peacefs.protocol.asgi import App, Receive, Scope, Send
@@ -38,4 +39,5 @@ class DurableResponses:
                 return
             await send(message)
 
-        await watched.run(self._app(scope, receive, send_when_durable))
+        answering = cast(Coroutine[Any, Any, None], self._app(scope, receive, send_when_durable))
+        await watched.run(answering)

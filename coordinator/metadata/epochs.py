@@ -125,12 +125,7 @@ class Epochs:
 
 def epochs_of(metadata: Metadata, now_s: float, *, settled_after_s: float = unreferenced_chunk_kept_s) -> Epochs:
     """Return the epochs of a coordinator that leads in none yet."""
-    reader = metadata.reader()
-
-    def is_needed(chunk: ChunkId) -> bool:
-        return reader.is_kept(chunk) or reader.chunk(chunk) is not None
-
-    return Epochs(Numbering(0), now_s, is_needed=is_needed, settled_after_s=settled_after_s)
+    return Epochs(Numbering(0), now_s, is_needed=metadata.reader().is_needed, settled_after_s=settled_after_s)
 
 
 class Begun(NamedTuple):

@@ -1,7 +1,7 @@
 """Group commit: changes are made at once, and share an entry of the log with all that come while one is written.
 
-Owned by the event loop; what writes the entries is given (`Run`): a thread in the service, chance in the simulation.
-Whoever has changed something, or has seen what is not durable yet, is told when it is. Knows no request.
+Owned by the event loop. What writes the entries is given (`Run`): a thread in the service. Whoever has changed
+something, or has seen what is not durable yet, is told when it is. Knows no request.
 """
 
 from __future__ import annotations

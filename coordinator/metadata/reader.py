@@ -160,7 +160,7 @@ class Reader:
                 else:
                     found[key] = row
         if not found and end is not None:
-            return self.entries(*end, limit)
+            return self.entries(end[0], end[1], limit)
         return [(row[0], row[1], row[4]) for _, row in sorted(found.items())[:limit]]
 
     def count_children(self, directory: InodeId, after: str, limit: int) -> int:
@@ -217,7 +217,7 @@ class Reader:
         return int(row[1])
 
     def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
-        """Return up to `limit` chunks of a file with their positions, those after `position` (-1 for all), in order."""
+        """Return up to `limit` chunks of a file with their positions, in order, after `position` (-1 for all)."""
         rows = [row for row in self._references(inode) if row[1] > position][:limit]
         return [(row[1], FileChunk(row[4], self._version_of(row[4]), row[5])) for row in rows]
 
@@ -238,8 +238,8 @@ class Reader:
         query = self._rows.image.query
         ends = query(f"SELECT inode, position, to_tx {of} ORDER BY 1, 2, 3 LIMIT 1 OFFSET ?", *begin, limit - 1)
         end = ends[0] if ends else (LIVE, LIVE, LIVE)
-        statement = f"SELECT DISTINCT inode {of} AND (inode, position, to_tx) <= (?, ?, ?) AND chunk = ? AND to_tx = {LIVE}"
-        found = {row[0] for row in query(statement, *begin, *end, chunk)}
+        until = f"(inode, position, to_tx) <= (?, ?, ?) AND chunk = ? AND to_tx = {LIVE}"
+        found = {row[0] for row in query(f"SELECT DISTINCT inode {of} AND {until}", *begin, *end, chunk)}
         changed: dict[InodeId, bool] = {}
         for (inode, _), row in self._rows.changed_in(REFERENCE):
             if begin[0] <= inode <= end[0]:

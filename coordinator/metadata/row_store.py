@@ -1,8 +1,8 @@
 """The rows of the metadata in memory: those that the image lacks yet, and a bounded cache of those that it has.
 
 A change is made here first. It is durable when the log has its entry (`durable`), and the image has it some time
-later (`imaged`); a row stays in `changed` until then. What is not in `changed` is in the image, at whichever entry
-that has arrived: so single rows are loaded from it when they are asked for, and whatever is loaded may be forgotten.
+later (`imaged`); a row stays in `changed` until then. What is not in `changed` is in the image, at whichever
+entry that has arrived. So single rows are loaded from it when they are asked for, and may be forgotten again.
 
 Used by one thread. Knows no clock, no disk, and nothing of what rows mean.
 """
@@ -55,9 +55,6 @@ class Image(Protocol):
     def all(self, table: Table, after: Any, limit: int) -> list[Row]:
         """Return up to `limit` rows of a table, those whose first part of the key follows `after`, in order."""
 
-    def count(self, table: Table, first: Any, limit: int) -> int:
-        """Count the rows of a group, no further than `limit`."""
-
     def query(self, statement: str, *values: Any) -> list[Row]:
         """Return what a statement of SQL gives."""
 
@@ -80,7 +77,7 @@ class Generations(Generic[K, V]):
             found = self._old.pop(key, UNKNOWN)
             if found is not UNKNOWN:
                 self.put(key, found)  # type: ignore[arg-type]
-        return found  # type: ignore[return-value]
+        return found
 
     def put(self, key: K, value: V) -> None:
         self._young[key] = value
@@ -179,7 +176,7 @@ class Rows:
         """Read what is always in memory, anew, and forget all else. Nothing has changed that the image lacks."""
         assert not any(self.changed), "rows that the image lacks would be forgotten"
         for cache in (self.inodes, self.names, self.groups, self.places, self.single):
-            cache.clear()  # type: ignore[attr-defined]
+            cache.clear()
         for table in SMALL_TABLES:
             keys = len(TABLES[table].keys)
             rows = self.image.query(f"SELECT * FROM {TABLES[table].name}")
@@ -356,8 +353,8 @@ class Rows:
                     if found is not None and found[0] <= number:
                         del rows[first]
                     continue
-                inner = rows.get(first)
-                found = None if inner is None else inner.get(second)
+                inner = rows.get(first, _NOTHING)
+                found = inner.get(second)
                 if found is not None and found[0] <= number:
                     del inner[second]
                     if not inner:
@@ -397,7 +394,7 @@ class Rows:
         row = self.single.get((table, first))
         if row is UNKNOWN:
             row = self.image.one(TABLES[table], first)
-            self.single.put((table, first), row)  # type: ignore[arg-type]
+            self.single.put((table, first), row)
         return row  # type: ignore[return-value]
 
     def small_row(self, table: int, first: Any, second: Any = None) -> Row | None:
@@ -471,7 +468,7 @@ class Rows:
                 return None
             row = self.row(ENTRY, parent, name)
             found = None if row is None else row[4]
-            names.inodes[name] = found  # type: ignore[assignment]
+            names.inodes[name] = found
             self.names.grow(1)
         return found  # type: ignore[return-value]
 

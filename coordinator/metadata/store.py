@@ -33,6 +33,8 @@ from .transaction import Transaction
 
 # The memory that names may take where an operator does not say.
 names_memory_bytes_default: Final = 1024 * MIB
+# So much of the log is kept beyond what the image has, for copies that are being made of an image that was older.
+log_kept_bytes: Final = 16 * MIB
 # With less room on its disk a leader refuses changes before it appends them, for afterwards it could not.
 journal_disk_room_bytes_min: Final = 32 * MIB
 
@@ -100,7 +102,10 @@ class Log(Protocol):
     """Where entries are made durable."""
 
     def append(self, number: int, content: bytes) -> int:
-        """Return the place of the entry in the chain. Raises LogFull, and has changed nothing; OSError when nothing is known."""
+        """Return the place of the entry in the chain.
+
+        Raises LogFull, and has changed nothing; OSError when nothing is known.
+        """
 
     def drop_before(self, number: int, kept_bytes: int = 0) -> None:
         """Entries below that number are needed no longer, but for the last ones of so many bytes."""
@@ -242,7 +247,10 @@ class Metadata:
         return sealed
 
     def write(self, sealed: Sealed) -> None:
-        """Make an entry durable, from any thread, in the order of their numbers. Raises MetadataFull, MetadataFault."""
+        """Make an entry durable, from any thread, in the order of their numbers.
+
+        Raises MetadataFull, MetadataFault.
+        """
         with self._writing:
             if sealed.is_written:
                 return
@@ -457,7 +465,7 @@ class Metadata:
 
     def synced(self, number: int) -> None:
         """A power cut cannot take entries up to a number from the image: the log need not have them."""
-        self._log.drop_before(number + 1)
+        self._log.drop_before(number + 1, log_kept_bytes)
 
     def tend(self, *, idle: bool) -> None:
         """Do what is due beside the commits. Raises MetadataFault when that fails."""
@@ -481,7 +489,10 @@ class Metadata:
         return self._keeper.imaged()
 
     def sync_record(self) -> None:
-        """Make durable what is known of the last commit beside the store, from any thread. Raises MetadataFault."""
+        """Make durable what is known of the last commit beside the store, from any thread.
+
+        Raises MetadataFault.
+        """
         if self.witness is not None:
             try:
                 self.witness.sync()

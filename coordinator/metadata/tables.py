@@ -1,8 +1,9 @@
 """The tables of the metadata as rows and keys: what a change names, and where the image keeps it.
 
-A row is a tuple of the columns of its SQL table, in their order. Rows of inodes, entries, references and attributes
-are valid from one transaction to another; those that are valid now and those that are retired are tables of their
-own here. A table's number is written into the log and the journal: never change one, append another.
+A row is a tuple of the columns of its SQL table, in their order. Rows of inodes, entries, references and
+attributes are valid from one transaction to another; those that are valid now and those that are retired are
+tables of their own here. A table's number is written into the log and the journal: never change one, append
+another.
 """
 
 from __future__ import annotations

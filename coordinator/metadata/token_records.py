@@ -93,7 +93,7 @@ _TABLES: Final[dict[type[TokenRecord], int]] = {
 
 def read_token_records(rows_of: Callable[[int], Iterable[Row]]) -> TokenRecords:
     """Return all of them, each kind in the order in which `rows_of` gives the rows of its table."""
-    issued = (IssuedToken(*row[:2], bool(row[2]), *row[3:]) for row in rows_of(ISSUED_TOKEN))
+    issued = (IssuedToken(row[0], row[1], bool(row[2]), row[3], row[4]) for row in rows_of(ISSUED_TOKEN))
     return TokenRecords(
         keys=tuple(KeyRecord(*row) for row in rows_of(TOKEN_KEY)),
         issued=tuple(issued),

@@ -11,6 +11,7 @@ import msgspec
 
 from peacefs.coordinator.limits import run_token_s
 from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import query_runs
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.context import OperationContext
@@ -309,9 +310,7 @@ class SupervisionService:
         self._latest.update((record.name, record) for record in stamped)
         try:
             # Decisions are handed over in their order: nothing may come between a decision and this.
-            await self._ctx.commit(
-                lambda tx: [tx.record_query(record) for record in records], in_any_case=in_any_case
-            )
+            await self._ctx.commit(lambda tx: _record_all(tx, records), in_any_case=in_any_case)
         except ServiceUnready:
             # A later decision, which may be committed by now, must not be overwritten.
             self._refused += [record for record in records if self._latest.get(record.name) is record]
@@ -349,3 +348,8 @@ def _check(record: QueryRecord) -> None:
 def _told(record: QueryRecord) -> str:
     where = f" on {record.agent}, run {record.run}" if record.agent else ""
     return f"{where}: {record.reason}" if record.reason else where
+
+
+def _record_all(tx: Transaction, records: Sequence[QueryRecord]) -> None:
+    for record in records:
+        tx.record_query(record)

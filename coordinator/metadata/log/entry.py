@@ -1,4 +1,4 @@
-"""One entry of the log, which is one commit: its numbers, its changes, and the checksum that chains it to the last.
+"""One entry of the log, which is one commit: its numbers, its changes, and the checksum that chains it.
 
 The checksum of an entry covers the checksum of the one before it and its own bytes. So an entry that is put back,
 exchanged or left out breaks the chain, and what follows a damaged entry is known to follow it.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
 import struct
 from collections.abc import Iterator
@@ -66,7 +67,10 @@ class SegmentLog:
         return self._last
 
     def append(self, number: int, content: bytes) -> int:
-        """Make an entry durable; return its place in the chain. Raises LogFull, and has changed nothing; OSError when nothing is known."""
+        """Make an entry durable; return its place in the chain.
+
+        Raises LogFull, and has changed nothing; OSError when nothing is known.
+        """
         assert number == self._last.number + 1, f"entry {number} follows {self._last.number}"
         data, chain = pack(number, self._last.chain, content)
         if self._at + len(data) > self._size:
@@ -116,7 +120,7 @@ class SegmentLog:
         """
         segments = list_segments(self._store)
         room = kept_bytes
-        for (_, path), (following, _) in reversed(list(zip(segments[:-1], segments[1:], strict=True))):
+        for (_, path), (following, _) in reversed(list(itertools.pairwise(segments))):
             if following > number or path == self.path:
                 continue
             room -= path.stat().st_size

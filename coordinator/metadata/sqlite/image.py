@@ -1,4 +1,4 @@
-"""The image: the SQLite file as it is written from the log, and as rows that are not in memory are read from it."""
+"""The image: the SQLite file, written from the log, and read for rows that are not in memory."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ class ImageWriter:
         """
         last: dict[tuple[int, Row], Row | None] = {}
         number = chain = 0
-        for number, chain, content in entries:
+        for entry in entries:
+            number, chain, content = entry
             for table, row in content.changes:
                 if table >= 0:
                     last[table, row[: len(TABLES[table].keys)]] = row
@@ -131,12 +132,12 @@ class ImageWriter:
         execute("BEGIN IMMEDIATE")
         try:
             # Deletions first: a request id that was forgotten may have been given again.
-            for (table, key), row in last.items():
-                if row is None:
+            for (table, key), put in last.items():
+                if put is None:
                     execute(_deletion(table), key)
-            for (table, _), row in last.items():
-                if row is not None:
-                    execute(_insertion(table), row)
+            for (table, _), put in last.items():
+                if put is not None:
+                    execute(_insertion(table), put)
             set_meta = "UPDATE meta SET value = ? WHERE key = ?"
             execute(set_meta, (number, "log_number"))
             execute(set_meta, (chain.to_bytes(8, "big"), "log_chain"))

@@ -1,8 +1,8 @@
 """The process that brings entries of the log to the image, beside the coordinator: so that none of it takes the
 interpreter from the event loop.
 
-It is told on stdin up to which entry the log is durable, reads the entries from the log's files, and says on stdout
-how far the image is, how far a power cut cannot set it back, and what it cannot go on with. It ends with stdin.
+It is told on stdin up to which entry the log is durable, and reads the entries from the log's files. It says on
+stdout how far the image is, how far a power cut cannot set it back, and why it cannot go on. It ends with stdin.
 """
 
 from __future__ import annotations

@@ -79,10 +79,11 @@ class ProcessImage(ImageKeeper):
         self._tell()
 
     def _tell(self) -> None:
-        assert self._process is not None and self._process.stdin is not None
+        pipe = None if self._process is None else self._process.stdin
+        assert pipe is not None, "there is no process to tell"
         try:
-            os.set_blocking(self._process.stdin.fileno(), False)
-            os.write(self._process.stdin.fileno(), NUMBER.pack(self._durable))
+            os.set_blocking(pipe.fileno(), False)
+            os.write(pipe.fileno(), NUMBER.pack(self._durable))
         except BlockingIOError:
             # It has enough to do, and is told again.
             return

@@ -1,4 +1,4 @@
-"""Entries of the release before: a commit as statements of SQL, which a standby applies while that release leads."""
+"""Entries of the release before, which are statements of SQL: a standby applies them while that release leads."""
 
 from __future__ import annotations
 
