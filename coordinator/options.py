@@ -20,6 +20,7 @@ from peacefs.service.log_style import LOG_STYLE_DEFAULT, LogStyle
 from peacefs.service.trace_options import TraceOptions
 
 from .journal.address import JournalOptions
+from .metadata.store import names_memory_bytes_default
 from .scheduling.policies import POLICY_DEFAULT
 
 
@@ -67,6 +68,8 @@ class CoordinatorOptions:
     look_at_checkpoints: tuple[str, ...] = ()
     #: The number of chunks that a datanode takes at once, unless something else states its capacity.
     streams_per_node: int = streams_per_node_default
+    #: The memory that names may take; those that are not in it are read from the disk when they are asked for.
+    names_memory_bytes: int = names_memory_bytes_default
     #: Chunks that belong to no file are deleted after their writer has been silent for so long.
     unreferenced_kept_s: float = unreferenced_chunk_kept_s
     #: The way in which callers authenticate; None: by trusted names on loopback, by tokens elsewhere.

@@ -56,7 +56,9 @@ def run(options: CoordinatorOptions) -> None:
     metadata: Metadata | None = None
     kept = options.directory / SECRET_NAME
     if failover is None:
-        metadata = ENGINE.open(options.directory, owner=getpass.getuser())
+        metadata = ENGINE.open(
+            options.directory, owner=getpass.getuser(), names_memory_bytes=options.names_memory_bytes
+        )
     try:
         signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
         if metadata is None:

@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 from peacefs.coordinator.journal.writer import JournalWriter
 
 from .backup import BackupMaker
-from .store import Metadata
+from .store import Metadata, names_memory_bytes_default
 
 #: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
 Progress = Callable[[int, int], None]
@@ -67,7 +67,14 @@ class Engine(ABC):
     file_prefix: str
 
     @abstractmethod
-    def open(self, directory: Path, *, owner: str, journal: JournalWriter | None = None) -> Metadata:
+    def open(
+        self,
+        directory: Path,
+        *,
+        owner: str,
+        journal: JournalWriter | None = None,
+        names_memory_bytes: int = names_memory_bytes_default,
+    ) -> Metadata:
         """Open the store of a directory, or make one with an empty root directory that belongs to `owner`.
 
         With a journal every commit is an entry of it first, and commits that the store lacks come from there.

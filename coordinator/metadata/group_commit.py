@@ -19,6 +19,8 @@ from .store import Metadata, MetadataFault, MetadataFull, Sealed
 from .transaction import Transaction
 
 commit_queue_max: Final = 10_000
+# Rows that have changed and that the image lacks are in memory: some 250 bytes each.
+rows_waiting_max: Final = 1_000_000
 # So often the one that commits does what is due beside: see `Metadata.tend`.
 metadata_tend_interval_s: Final = 0.25
 
@@ -103,6 +105,10 @@ class GroupCommit:
             raise stopping()
         if len(self._waiting) >= self._queue_max and not in_any_case:
             raise Overloaded(f"{self._queue_max} changes of the metadata are waiting already; try again")
+        if self._rows.rows_waiting >= rows_waiting_max and not in_any_case:
+            raise Overloaded(
+                f"{self._rows.rows_waiting} changed rows wait until the image of the metadata has them; try again"
+            )
         try:
             outcome = self._metadata.attempt(change)
         except MetadataFault as fault:

@@ -12,10 +12,23 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from .model import Inode, InodeId, InodeKind
-from .tables import DIRECTORY_KIND, ENTRY, FILE_KIND, INODE, LIVE, PAST, REQUEST, SMALL_TABLES, TABLES, Row, Table
+from .tables import (
+    CHUNK,
+    DIRECTORY_KIND,
+    ENTRY,
+    FILE_KIND,
+    INODE,
+    LIVE,
+    PAST,
+    REQUEST,
+    SMALL_TABLES,
+    TABLES,
+    Row,
+    Table,
+)
 
 #: Roughly what an inode with its name takes in memory.
 BYTES_PER_NAME: Final = 700
@@ -132,14 +145,12 @@ class DirectoryNames:
         return self.ordered
 
 
-class Undo(NamedTuple):
-    """How one change is taken back: what was in `changed` before, and what the cache of inodes or names had."""
+#: How one change is taken back: table, both parts of the key, what `changed` had before, and what the cache of
+#: inodes or names had.
+Undo = tuple[int, Any, Any, tuple[int, Row | None] | None, Any]
 
-    table: int
-    first: Any
-    second: Any
-    changed: tuple[int, Row | None] | None
-    cached: Any
+_KEYS = [len(table.keys) for table in TABLES]
+_IS_SMALL = [table.is_small for table in TABLES]
 
 
 class Rows:
@@ -157,6 +168,8 @@ class Rows:
         self.undo: list[Undo] = []
         #: The changes of entries that the image is not known to have: their numbers and what they touched.
         self._waiting: deque[tuple[int, list[Undo]]] = deque()
+        #: How many changes those are.
+        self.rows_waiting = 0
         self.inodes: Generations[InodeId, Inode | None] = Generations(names_max)
         self.names: Generations[InodeId, DirectoryNames] = Generations(
             names_max, lambda names: len(names.inodes) + 1
@@ -186,47 +199,49 @@ class Rows:
     # -- changing ------------------------------------------------------------------------------------
 
     def put(self, table: int, row: Row, cached: Any = UNKNOWN) -> None:
-        """Replace or add a row."""
-        shape = TABLES[table]
-        first = row[0]
-        second = None if not shape.is_nested else (row[1] if len(shape.keys) == 2 else row[1:3])
-        self._note(table, first, second, row, cached)
+        """Replace or add a row. `cached` is what the cache of inodes or names had before, if it had anything."""
+        keys = _KEYS[table]
+        if keys == 1:
+            self._note(table, row[0], row, cached)
+        else:
+            self._note_nested(table, row[0], row[1] if keys == 2 else row[1:3], row, cached)
         self.ops.append((table, row))
-        if shape.is_small:
-            self.small[table][first if second is None else (first, second)] = row
+        if _IS_SMALL[table]:
+            self.small[table][row[0] if keys == 1 else row[:2]] = row
 
     def delete(self, table: int, first: Any, second: Any = None, cached: Any = UNKNOWN) -> None:
         """Delete the row of a key, whether there is one or not. `second` is a tuple where the key has three."""
-        self._note(table, first, second, None, cached)
-        if second is None:
-            key: Row = (first,)
-        elif len(TABLES[table].keys) == 2:
-            key = (first, second)
+        keys = _KEYS[table]
+        key: Row
+        if keys == 1:
+            self._note(table, first, None, cached)
+            key = (first,)
         else:
-            key = (first, *second)
+            self._note_nested(table, first, second, None, cached)
+            key = (first, second) if keys == 2 else (first, *second)
         self.ops.append((~table, key))
-        if TABLES[table].is_small:
-            self.small[table].pop(first if second is None else (first, second), None)
+        if _IS_SMALL[table]:
+            self.small[table].pop(first if keys == 1 else key, None)
 
-    def _note(self, table: int, first: Any, second: Any, row: Row | None, cached: Any) -> None:
+    def _note(self, table: int, first: Any, row: Row | None, cached: Any) -> None:
         rows = self.changed[table]
-        if second is None:
-            before = rows.get(first)
-            rows[first] = (self.number, row)
-            if table != INODE and not TABLES[table].is_small:
-                self.single.forget((table, first))
+        self.undo.append((table, first, None, rows.get(first), cached))
+        rows[first] = (self.number, row)
+        if table == CHUNK:
+            self.single.forget((table, first))
+
+    def _note_nested(self, table: int, first: Any, second: Any, row: Row | None, cached: Any) -> None:
+        rows = self.changed[table]
+        inner = rows.get(first)
+        if inner is None:
+            inner = rows[first] = {}
+        self.undo.append((table, first, second, inner.get(second), cached))
+        inner[second] = (self.number, row)
+        if table == ENTRY or table == ENTRY + PAST:
+            if row is not None:
+                self._entries_of.setdefault(row[4], set()).add((table, first, second))
         else:
-            inner = rows.get(first)
-            if inner is None:
-                inner = rows[first] = {}
-            before = inner.get(second)
-            inner[second] = (self.number, row)
-            if table == ENTRY or table == ENTRY + PAST:
-                if row is not None:
-                    self._entries_of.setdefault(row[4], set()).add((table, first, second))
-            else:
-                self.groups.forget((table, first))
-        self.undo.append(Undo(table, first, second, before, cached))
+            self.groups.forget((table, first))
 
     def mark(self) -> tuple[int, int]:
         """Return a place to which `take_back` may go back."""
@@ -307,6 +322,7 @@ class Rows:
         """Close the entry under construction; return its changes. The next one begins."""
         ops, self.ops = self.ops, []
         self._waiting.append((self.number, self.undo))
+        self.rows_waiting += len(self.undo)
         self.undo = []
         self.number += 1
         return ops
@@ -316,6 +332,7 @@ class Rows:
         self.take_back()
         while self._waiting and self._waiting[-1][0] >= number:
             _, undo = self._waiting.pop()
+            self.rows_waiting -= len(undo)
             for change in reversed(undo):
                 self._restore(change)
         self.number = number
@@ -346,6 +363,7 @@ class Rows:
                 return True
             _, touched = self._waiting.popleft()
             done += len(touched)
+            self.rows_waiting -= len(touched)
             for table, first, second, _, _ in touched:
                 rows = self.changed[table]
                 if second is None:
@@ -459,6 +477,7 @@ class Rows:
         self.names.forget(number)
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
+        """Return the inode of an entry."""
         if self.number > self.durable + 1 or self.undo:
             self._look_ahead_at(ENTRY, parent, name)
         names = self.names_of(parent)
@@ -468,7 +487,7 @@ class Rows:
                 return None
             row = self.row(ENTRY, parent, name)
             found = None if row is None else row[4]
-            names.inodes[name] = found
+            names.inodes[name] = found  # type: ignore[assignment]
             self.names.grow(1)
         return found  # type: ignore[return-value]
 
@@ -603,7 +622,7 @@ class Answers:
         """Return the row of a request id."""
         number = self._numbers.get(request)
         if number is not None:
-            return self._rows.cached_row(REQUEST, number)
+            return self._rows.row(REQUEST, number)
         if request > self._image_only_max:
             return None
         found = self._rows.image.query("SELECT * FROM request WHERE request = ?", request)
@@ -638,7 +657,6 @@ class Answers:
             del changed[number]
         else:
             changed[number] = before
-        self._rows.single.forget((REQUEST, number))
         if is_added:
             _, request = self._kept.pop()
             del self._numbers[request]

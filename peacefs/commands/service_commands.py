@@ -166,6 +166,16 @@ def run_coordinator(
             help="Chunks that a datanode receives at once, where no topology file says what its disk can.",
         ),
     ] = streams_per_node_default,
+    names_memory: Annotated[
+        int,
+        typer.Option(
+            "--names-memory",
+            metavar="MIB",
+            min=16,
+            help="Memory that names may take. Those that are not in it are read from the disk when they are asked "
+            "for.",
+        ),
+    ] = 1024,
     recheck_reads: Annotated[
         float,
         typer.Option(
@@ -261,6 +271,7 @@ def run_coordinator(
             topology=topology_file,
             policy=policy,
             streams_per_node=streams_per_node,
+            names_memory_bytes=names_memory * 1024 * 1024,
             read_token_lifetime_s=recheck_reads,
             access_time_precision_s=access_time_precision,
             authentication=authentication,

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.backup import BackupMaker
 from peacefs.coordinator.metadata.engine import Accepted, CheckProgress, Engine, Findings, Progress, Restored
-from peacefs.coordinator.metadata.store import Metadata
+from peacefs.coordinator.metadata.store import Metadata, names_memory_bytes_default
 
 from . import backup, check, exact_copies, lost_commits
 from .file import STORE_NAME
@@ -24,8 +24,21 @@ class SqliteEngine(Engine):
 
     file_prefix = STORE_NAME
 
-    def open(self, directory: Path, *, owner: str, journal: JournalWriter | None = None) -> Metadata:
-        return open_store(directory / STORE_NAME, owner=owner, journal=journal, has_process=True)
+    def open(
+        self,
+        directory: Path,
+        *,
+        owner: str,
+        journal: JournalWriter | None = None,
+        names_memory_bytes: int = names_memory_bytes_default,
+    ) -> Metadata:
+        return open_store(
+            directory / STORE_NAME,
+            owner=owner,
+            journal=journal,
+            names_memory_bytes=names_memory_bytes,
+            has_process=True,
+        )
 
     def exists(self, directory: Path) -> bool:
         return (directory / STORE_NAME).exists()
