@@ -8,6 +8,8 @@ path_characters_max: Final = 8000
 # HDFS: dfs.namenode.fs-limits.max-directory-items.
 directory_entries_max: Final = 1_048_576
 list_page_entries: Final = 1000
+# The memory that names may take where an operator does not say.
+names_memory_bytes_default: Final = 1024 * MIB
 # HDFS: dfs.namenode.snapshot.max.limit.
 snapshots_per_directory_max: Final = 65536
 # Maximum number of pairs that one ExchangePaths call swaps; they are swapped in one commit.

@@ -20,7 +20,7 @@ from peacefs.service.log_style import LOG_STYLE_DEFAULT, LogStyle
 from peacefs.service.trace_options import TraceOptions
 
 from .journal.address import JournalOptions
-from .metadata.store import names_memory_bytes_default
+from .limits import names_memory_bytes_default
 from .scheduling.policies import POLICY_DEFAULT
 
 

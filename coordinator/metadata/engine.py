@@ -15,9 +15,10 @@ from random import Random
 from typing import BinaryIO, NamedTuple
 
 from peacefs.coordinator.journal.writer import JournalWriter
+from peacefs.coordinator.limits import names_memory_bytes_default
 
 from .backup import BackupMaker
-from .store import Metadata, names_memory_bytes_default
+from .store import Metadata
 
 #: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
 Progress = Callable[[int, int], None]

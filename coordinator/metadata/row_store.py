@@ -487,7 +487,7 @@ class Rows:
                 return None
             row = self.row(ENTRY, parent, name)
             found = None if row is None else row[4]
-            names.inodes[name] = found  # type: ignore[assignment]
+            names.inodes[name] = found
             self.names.grow(1)
         return found  # type: ignore[return-value]
 

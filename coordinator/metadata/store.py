@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from peacefs.coordinator.journal.port import Entry, JournalFull
 from peacefs.coordinator.journal.writer import JournalWriter, content_of
+from peacefs.coordinator.limits import names_memory_bytes_default
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import ChunkId, Numbering, first_of_epoch
 from peacefs.protocol.limits import MIB
@@ -31,8 +32,6 @@ from .row_store import BYTES_PER_NAME, Image, Rows
 from .tables import CHUNK, META, TABLES, Row
 from .transaction import Transaction
 
-# The memory that names may take where an operator does not say.
-names_memory_bytes_default: Final = 1024 * MIB
 # So much of the log is kept beyond what the image has, for copies that are being made of an image that was older.
 log_kept_bytes: Final = 16 * MIB
 # With less room on its disk a leader refuses changes before it appends them, for afterwards it could not.

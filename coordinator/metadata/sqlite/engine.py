@@ -9,9 +9,10 @@ from random import Random
 from typing import BinaryIO
 
 from peacefs.coordinator.journal.writer import JournalWriter
+from peacefs.coordinator.limits import names_memory_bytes_default
 from peacefs.coordinator.metadata.backup import BackupMaker
 from peacefs.coordinator.metadata.engine import Accepted, CheckProgress, Engine, Findings, Progress, Restored
-from peacefs.coordinator.metadata.store import Metadata, names_memory_bytes_default
+from peacefs.coordinator.metadata.store import Metadata
 
 from . import backup, check, exact_copies, lost_commits
 from .file import STORE_NAME

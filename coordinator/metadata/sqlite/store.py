@@ -13,11 +13,12 @@ from pathlib import Path
 import apsw
 
 from peacefs.coordinator.journal.writer import JournalWriter
+from peacefs.coordinator.limits import names_memory_bytes_default
 from peacefs.coordinator.metadata.image_port import ImageKeeper
 from peacefs.coordinator.metadata.log.memory import MemoryLog
 from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, SegmentLog, read_entries
 from peacefs.coordinator.metadata.reader import Reader
-from peacefs.coordinator.metadata.store import Metadata, names_memory_bytes_default
+from peacefs.coordinator.metadata.store import Metadata
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
 
