@@ -218,8 +218,13 @@ def _mkdirs(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
     above = _deepest(tree, call.path)
     _need(tree.nodes[above], call.user, _WRITE)
     _charge(tree, (call.path, len(call.path) - len(above)))
-    made = Node(None, call.user, call.permission or 0o755)
-    return tree.changed({call.path[:depth]: made for depth in range(len(above) + 1, len(call.path) + 1)}), True
+    permission = call.permission or 0o755
+    # The user can enter and write the directories on the way. They are not sticky.
+    on_the_way = Node(None, call.user, permission & 0o777 | 0o300)
+    made: dict[Names, Node | None] = {
+        call.path[:depth]: on_the_way for depth in range(len(above) + 1, len(call.path))
+    }
+    return tree.changed({**made, call.path: Node(None, call.user, permission)}), True
 
 
 def _create(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
