@@ -55,7 +55,7 @@ class AclOperations:
         request_id: str,
         change: Callable[[Transaction, NamespacePath], None],
     ) -> None:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
 
         def checked(tx: Transaction) -> Applied[None]:

@@ -26,7 +26,7 @@ class AttributeOperations:
         self, path: str, user: str, name: str, value: bytes, flags: frozenset[SetFlag], request_id: str = ""
     ) -> None:
         """Set an attribute, as the flags allow."""
-        parsed, caller, named = changeable_path(path), self._ctx.callers.of(user), parse_name(name)
+        parsed, caller, named = changeable_path(path), self._ctx.caller(user), parse_name(name)
         await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[None]:
@@ -39,7 +39,7 @@ class AttributeOperations:
 
     async def remove(self, path: str, user: str, name: str, request_id: str = "") -> None:
         """Remove an attribute that is there."""
-        parsed, caller, named = changeable_path(path), self._ctx.callers.of(user), parse_name(name)
+        parsed, caller, named = changeable_path(path), self._ctx.caller(user), parse_name(name)
         await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[None]:
@@ -52,7 +52,7 @@ class AttributeOperations:
 
     async def values(self, path: str, user: str, names: Sequence[str] = ()) -> dict[str, bytes]:
         """Look up attributes by name; without names, all that the user may see. In snapshots as they were."""
-        parsed, caller, named = parse_path(path), self._ctx.callers.of(user), [parse_name(name) for name in names]
+        parsed, caller, named = parse_path(path), self._ctx.caller(user), [parse_name(name) for name in names]
         await self._ctx.under_construction.settle(parsed)
         with self._ctx.reader.view():
             checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)

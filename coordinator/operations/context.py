@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.core import Command, CoordinatorCore
@@ -15,7 +15,7 @@ from peacefs.coordinator.limits import startup_waiting_max
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
-from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.namespace.permissions import Callers, Principal
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
@@ -30,6 +30,8 @@ from .under_construction import UnderConstruction
 from .waiters import Wait, wait_on_loop
 
 T = TypeVar("T")
+
+known_callers_max: Final = 4096
 
 _READY_POLL_S = 0.05
 _POLLERS = 64
@@ -58,6 +60,8 @@ class OperationContext:
     on_waited: Callable[[float], object] = lambda seconds: None
 
     _waiting: set[object] = field(default_factory=set, init=False)
+    #: What `callers` said of users. It says the same for as long as the coordinator runs.
+    _known_callers: dict[str, Principal] = field(default_factory=dict, init=False)
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -97,6 +101,15 @@ class OperationContext:
     def perform(self, commands: Iterable[Command]) -> None:
         """Perform what an event of the core brought, before the next event."""
         self.driver.perform(commands)
+
+    def caller(self, user: str) -> Principal:
+        """Return on whose behalf a request of `user` runs. Raises BadRequest for what nobody can be called."""
+        known = self._known_callers.get(user)
+        if known is None:
+            if len(self._known_callers) >= known_callers_max:
+                self._known_callers.clear()
+            known = self._known_callers[user] = self.callers.of(user)
+        return known
 
     def now_ms(self) -> int:
         return int(self.wall_clock() * 1000)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from peacefs.coordinator.limits import list_remaining_max, reclaim_entries_per_commit
-from peacefs.coordinator.metadata.model import InodeStatus, ListPage, RenameMode, TreeSummary
+from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage, RenameMode, TreeSummary
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.create import checked_replication
-from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
+from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.reclaim import forget_answers_step, reclaim_step
 from peacefs.coordinator.namespace.rename import exchange
@@ -37,10 +37,12 @@ class Names:
         self._given_up: list[Callable[[Transaction], None]] = []
 
     async def status(self, path: str, user: str) -> InodeStatus:
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
-        await self._ctx.under_construction.settle(parsed)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
+        under_construction = self._ctx.under_construction
+        await under_construction.settle(parsed)
         status = self._status(parsed, caller)
-        if await self._ctx.under_construction.flush(status.inode):
+        if status.kind is InodeKind.FILE and under_construction.is_uploaded(status.inode):
+            await under_construction.flush(status.inode)
             status = self._status(parsed, caller)
         return status
 
@@ -62,7 +64,7 @@ class Names:
         remaining_max: int = list_remaining_max,
     ) -> ListPage:
         """A page, and how many entries follow it, counted up to `remaining_max`."""
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_listing(parsed)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
@@ -72,7 +74,7 @@ class Names:
             return namespace.list_page(place.reader, place.path, start_after, limit, remaining_max=remaining_max)
 
     async def content_summary(self, path: str, user: str) -> TreeSummary:
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(parsed)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
@@ -85,7 +87,7 @@ class Names:
 
     async def check_access(self, path: str, user: str, access: Access) -> None:
         """Raises AccessDenied, FileNotFound."""
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
@@ -97,6 +99,8 @@ class Names:
 
     def _locate(self, path: NamespacePath, caller: Principal) -> snapshots.SnapshotPlace | None:
         """Return the state in which to look a path up; None for the list of a directory's snapshots."""
+        if SNAPSHOTS_NAME not in path.components:
+            return snapshots.SnapshotPlace(self._ctx.reader, path)
         checks.check_way_to_snapshots(self._ctx.reader, path, caller)
         if snapshots.is_list_of_snapshots(path):
             return None
@@ -105,7 +109,7 @@ class Names:
     async def mkdirs(
         self, path: str, user: str, permission: int, request_id: str = "", unmasked: int | None = None
     ) -> bool:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[bool]:
@@ -117,7 +121,7 @@ class Names:
 
     async def rename(self, source: str, target: str, user: str, mode: RenameMode, request_id: str = "") -> bool:
         source_path, target_path = changeable_path(source), changeable_path(target)
-        caller = self._ctx.callers.of(user)
+        caller = self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(source_path, target_path)
 
         def change(tx: Transaction) -> Applied[bool]:
@@ -133,7 +137,7 @@ class Names:
     async def exchange(self, pairs: Sequence[tuple[str, str]], user: str, request_id: str = "") -> None:
         """All in one commit."""
         parsed = [(changeable_path(one), changeable_path(other)) for one, other in pairs]
-        caller = self._ctx.callers.of(user)
+        caller = self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(*(path for pair in parsed for path in pair))
 
         def change(tx: Transaction) -> Applied[None]:
@@ -145,7 +149,7 @@ class Names:
         await self._ctx.run_once(RequestKey(request_id, ("exchange", *map(str, sum(parsed, ())), user)), change)
 
     async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(parsed)
         key = RequestKey(request_id, ("delete", str(parsed), recursive, user))
         rights = RemovalRights(self._ctx, parsed, caller)
@@ -169,7 +173,7 @@ class Names:
     async def set_times(
         self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None, request_id: str = ""
     ) -> None:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[None]:
@@ -182,7 +186,7 @@ class Names:
         )
 
     async def set_permission(self, path: str, user: str, permission: int, request_id: str = "") -> None:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[None]:
@@ -195,7 +199,7 @@ class Names:
     async def set_owner(
         self, path: str, user: str, owner: str | None, group: str | None, request_id: str = ""
     ) -> None:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> Applied[None]:
@@ -206,7 +210,7 @@ class Names:
         await self._ctx.run_once(RequestKey(request_id, ("owner", str(parsed), user, owner, group)), change)
 
     async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
         wanted = checked_replication(replication, parsed)
 

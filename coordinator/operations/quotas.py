@@ -28,7 +28,7 @@ class QuotaOperations:
         self, path: str, user: str, names: int | None, space: int | None, request_id: str = ""
     ) -> None:
         """See `quotas.set_quota`. Done once under a request id."""
-        if not self._ctx.callers.of(user).is_superuser:
+        if not self._ctx.caller(user).is_superuser:
             raise AccessDenied(f"Access denied for user {user}. Superuser privilege is required")
         parsed = changeable_path(path)
 
@@ -40,7 +40,7 @@ class QuotaOperations:
 
     async def usage(self, path: str, user: str) -> Quota:
         """Return the usage of a path: at once for a directory with a quota, else counted. Raises FileNotFound."""
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
         if snapshotted_directory(parsed) is None:
             with self._ctx.reader.view():
                 kept = self._ctx.reader.quota(find_existing(self._ctx.reader, parsed).inode)

@@ -77,7 +77,7 @@ class SnapshotOperations:
 
     async def directories(self, user: str) -> list[snapshots.SnapshottableDirectory]:
         """Those that allow snapshots; of a user who is no superuser, as in HDFS, only his own."""
-        caller = self._ctx.callers.of(user)
+        caller = self._ctx.caller(user)
         with self._ctx.reader.view():
             found = snapshots.snapshottable_directories(self._ctx.reader)
         return [one for one in found if caller.is_superuser or one.status.owner == user]
@@ -86,14 +86,14 @@ class SnapshotOperations:
         """The snapshots of a directory. Raises SnapshotRefused, FileNotFound."""
         parsed = snapshots.changeable_path(path)
         with self._ctx.reader.view():
-            checks.check_access(self._ctx.reader, parsed, self._ctx.callers.of(user), Access.READ | Access.EXECUTE)
+            checks.check_access(self._ctx.reader, parsed, self._ctx.caller(user), Access.READ | Access.EXECUTE)
             return snapshots.list_snapshots(self._ctx.reader, parsed)
 
     async def diff(self, path: str, user: str, older: str, newer: str) -> list[Difference]:
         """Between two snapshots; no name stands for the directory as it is now."""
         parsed = snapshots.changeable_path(path)
         reader = self._ctx.reader
-        checks.check_access(reader, parsed, self._ctx.callers.of(user), Access.READ | Access.EXECUTE)
+        checks.check_access(reader, parsed, self._ctx.caller(user), Access.READ | Access.EXECUTE)
         directory = snapshots.snapshottable(reader, parsed)
         before, after = (
             reader.at(snapshots.existing_snapshot(reader, parsed, name)[1].at_tx, directory) if name else reader
@@ -106,7 +106,7 @@ class SnapshotOperations:
 
         Needs what deleting the contents would need.
         """
-        parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = snapshots.changeable_path(path), self._ctx.caller(user)
         key = RequestKey(request_id, ("restore snapshot", path, user, name))
         if cached_reply(self._ctx.reader, key) is not None:
             return
@@ -158,7 +158,7 @@ class SnapshotOperations:
     async def _as_owner(
         self, path: str, user: str, change: Callable[[Transaction, NamespacePath], A], key: RequestKey
     ) -> A:
-        parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = snapshots.changeable_path(path), self._ctx.caller(user)
 
         def checked(tx: Transaction) -> Applied[A]:
             checks.check_owner(tx, parsed, caller)

@@ -40,7 +40,6 @@ from peacefs.protocol.messages import (
     Listing,
     Message,
     Mkdirs,
-    NameCall,
     NameChanged,
     NameStatus,
     OpenForAppend,
@@ -318,8 +317,3 @@ NAME_HANDLERS: Final[Mapping[type[Message], NameHandler]] = {
     DropSnapshot: _drop_snapshot,
     ReturnToSnapshot: _return_to_snapshot,
 }
-
-
-async def carry_out_name_call(files: Files, message: NameCall, host: str | None) -> Message:
-    """Return the reply to a call of someone on `host`; raise what it is refused with."""
-    return await NAME_HANDLERS[type(message)](files, message, host)
