@@ -15,8 +15,10 @@ from peacefs.coordinator.limits import startup_waiting_max
 from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.coordinator.namespace.permissions import Callers, Principal
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
+from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s
@@ -119,6 +121,24 @@ class OperationContext:
     ) -> Applied[A]:
         """Commit a change once; a repeated request gets the cached reply. See `retry_cache`."""
         return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change), in_any_case=in_any_case)
+
+    async def change(
+        self,
+        path: str,
+        user: str,
+        what: tuple[object, ...],
+        request_id: str,
+        change: Callable[[Transaction, NamespacePath, Principal], A],
+    ) -> A:
+        """Commit a change of what is at `path`, and return its answer; a repeated request gets the cached reply.
+
+        `what` names the change and lists its arguments, by which a repetition is told from another request.
+        """
+        parsed, caller = changeable_path(path), self.caller(user)
+        await self.under_construction.settle(parsed)
+        name, *arguments = what
+        key = RequestKey(request_id, (name, str(parsed), user, *arguments))
+        return (await self.run_once(key, lambda tx: Applied(change(tx, parsed, caller)))).answer
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
         """Has the replicas dropped of chunks that no file refers to any more, once nobody reads them."""

@@ -109,15 +109,11 @@ class Names:
     async def mkdirs(
         self, path: str, user: str, permission: int, request_id: str = "", unmasked: int | None = None
     ) -> bool:
-        parsed, caller = changeable_path(path), self._ctx.caller(user)
-        await self._ctx.under_construction.settle(parsed)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> bool:
+            checks.check_mkdirs(tx, at, caller)
+            return namespace.mkdirs(tx, at, user, permission, self._ctx.now_ms(), unmasked)
 
-        def change(tx: Transaction) -> Applied[bool]:
-            checks.check_mkdirs(tx, parsed, caller)
-            return Applied(namespace.mkdirs(tx, parsed, user, permission, self._ctx.now_ms(), unmasked))
-
-        key = RequestKey(request_id, ("mkdirs", str(parsed), user, permission))
-        return (await self._ctx.run_once(key, change)).answer
+        return await self._ctx.change(path, user, ("mkdirs", permission), request_id, change)
 
     async def rename(self, source: str, target: str, user: str, mode: RenameMode, request_id: str = "") -> bool:
         source_path, target_path = changeable_path(source), changeable_path(target)
@@ -173,41 +169,27 @@ class Names:
     async def set_times(
         self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None, request_id: str = ""
     ) -> None:
-        parsed, caller = changeable_path(path), self._ctx.caller(user)
-        await self._ctx.under_construction.settle(parsed)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            checks.check_access(tx, at, caller, Access.WRITE)
+            namespace.set_times(tx, at, modified_ms, accessed_ms)
 
-        def change(tx: Transaction) -> Applied[None]:
-            checks.check_access(tx, parsed, caller, Access.WRITE)
-            namespace.set_times(tx, parsed, modified_ms, accessed_ms)
-            return Applied(None)
-
-        await self._ctx.run_once(
-            RequestKey(request_id, ("times", str(parsed), user, modified_ms, accessed_ms)), change
-        )
+        await self._ctx.change(path, user, ("times", modified_ms, accessed_ms), request_id, change)
 
     async def set_permission(self, path: str, user: str, permission: int, request_id: str = "") -> None:
-        parsed, caller = changeable_path(path), self._ctx.caller(user)
-        await self._ctx.under_construction.settle(parsed)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            checks.check_owner(tx, at, caller)
+            namespace.set_permission(tx, at, permission)
 
-        def change(tx: Transaction) -> Applied[None]:
-            checks.check_owner(tx, parsed, caller)
-            namespace.set_permission(tx, parsed, permission)
-            return Applied(None)
-
-        await self._ctx.run_once(RequestKey(request_id, ("permission", str(parsed), user, permission)), change)
+        await self._ctx.change(path, user, ("permission", permission), request_id, change)
 
     async def set_owner(
         self, path: str, user: str, owner: str | None, group: str | None, request_id: str = ""
     ) -> None:
-        parsed, caller = changeable_path(path), self._ctx.caller(user)
-        await self._ctx.under_construction.settle(parsed)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            checks.check_set_owner(tx, at, caller, owner, group)
+            namespace.set_owner(tx, at, owner, group)
 
-        def change(tx: Transaction) -> Applied[None]:
-            checks.check_set_owner(tx, parsed, caller, owner, group)
-            namespace.set_owner(tx, parsed, owner, group)
-            return Applied(None)
-
-        await self._ctx.run_once(RequestKey(request_id, ("owner", str(parsed), user, owner, group)), change)
+        await self._ctx.change(path, user, ("owner", owner, group), request_id, change)
 
     async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._ctx.caller(user)

@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from peacefs.coordinator.authentication.token_bearer import check_bearer_of
+from peacefs.coordinator.calls.name_row import Row
+from peacefs.coordinator.calls.name_table import NAME_TABLE
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
@@ -26,7 +28,6 @@ from peacefs.protocol.messages import (
     KeepChunks,
     Message,
     NameCall,
-    NameChange,
     Opened,
     OpenFile,
     PublishFile,
@@ -45,17 +46,19 @@ from peacefs.service.outcomes import DONE, of_failure
 
 from .audited_calls import AuditedRpc
 from .call_metrics import observe_call
-from .name_calls import NAME_HANDLERS
 
 log = logging.getLogger("peacefs.coordinator")
 N = TypeVar("N", NewFile, OpenFile, NameCall)
 
 
+#: Returns the reply to a message of someone on a host; the last argument is the datanode that it came from.
+CarryOut = Callable[[Files, Any, str | None, NodeId | None], Awaitable[Message]]
+
+
 class Call(NamedTuple):
     """How a kind of message is served."""
 
-    #: Returns the reply to a message of someone on a host; the last argument is the datanode that it came from.
-    carry_out: Callable[[Files, Any, str | None, NodeId | None], Awaitable[Message]]
+    carry_out: CarryOut
     #: Returns the message with the user for whom it is carried out. Raises AccessDenied.
     name: Callable[[Any, Caller], Message]
     #: The call changes nothing: its answer is only worth something from a coordinator that leads.
@@ -104,8 +107,11 @@ async def _open(files: Files, asked: OpenFile, host: str | None, _link: NodeId |
     return Opened(token, layout)
 
 
-async def _name_call(files: Files, asked: NameCall, host: str | None, _link: NodeId | None) -> Message:
-    return await NAME_HANDLERS[type(asked)](files, asked, host)
+def _carrying_out(row: Row) -> CarryOut:
+    async def carry_out(files: Files, asked: Message, host: str | None, _link: NodeId | None) -> Message:
+        return row.reply(await row.run(files, asked, host))
+
+    return carry_out
 
 
 #: Every call about a file, by its message.
@@ -133,7 +139,7 @@ _FILE_CALLS: Final[Mapping[type[Message], Call]] = {
 }
 _CALLS: Final[Mapping[type[Message], Call]] = {
     **_FILE_CALLS,
-    **{kind: Call(_name_call, _named, is_read=not issubclass(kind, NameChange)) for kind in NAME_HANDLERS},
+    **{row.message: Call(_carrying_out(row), _named, row.is_read) for row in NAME_TABLE.values()},
 }
 _OF_DATANODES_ALONE: Final = frozenset({TakeLease, StreamEnded, StreamsFound})
 _OF_CLIENTS_ALONE: Final = frozenset({CreateFile, PublishFile, OpenFile, StateReads})
