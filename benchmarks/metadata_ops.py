@@ -72,7 +72,7 @@ def _set_quotas(cluster: LocalCluster) -> None:
     """Wide ones: what they cost is looked for, and nothing is to be refused."""
     with PeaceFileSystem(cluster.http_address, user=getpass.getuser()) as superuser:
         for depth in range(1, len(_TOP) + 1):
-            superuser.set_quota("/" + "/".join(_TOP[:depth]), names=1 << 40, space=1 << 60)
+            superuser.quotas.set("/" + "/".join(_TOP[:depth]), names=1 << 40, space=1 << 60)
 
 
 def _with_growth(rows: list[dict[str, object]]) -> list[dict[str, object]]:

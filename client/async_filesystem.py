@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import partial
+from functools import partial, wraps
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from peacefs.client.limits import async_calls_at_once_max
 
 from .control.addresses import DEFAULT_ADDRESS
 from .control.names import ListingPage
-from .control.values import ContentSummary, FileStatus
+from .control.values import FileStatus
 from .file_objects import FileSource
 from .filesystem import PeaceFileSystem
 
@@ -29,10 +29,22 @@ _Entries = list[FileStatus]
 _Pieces = list[bytes]
 
 
+def _on_a_thread(
+    method: Callable[Concatenate[PeaceFileSystem, P], T],
+) -> Callable[Concatenate[AsyncPeaceFileSystem, P], Coroutine[Any, Any, T]]:
+    """Return the awaitable form of a method."""
+
+    @wraps(method)
+    async def call(fs: AsyncPeaceFileSystem, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await fs.call(partial(method, fs.files), *args, **kwargs)
+
+    return call
+
+
 class AsyncPeaceFileSystem:
     """The files of a cluster, for one event loop; `async with` closes it. Otherwise as `PeaceFileSystem`.
 
-    For other methods, call `files` on a thread: `await fs.call(fs.files.create_snapshot, "/dir")`.
+    For other methods, call `files` on a thread: `await fs.call(fs.files.snapshots.create, "/dir")`.
     """
 
     def __init__(
@@ -75,10 +87,6 @@ class AsyncPeaceFileSystem:
 
     # -- data --------------------------------------------------------------------------------------
 
-    async def read(self, path: str) -> bytes:
-        """Read a whole file."""
-        return await self.call(self.files.read, path)
-
     async def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> _Pieces:
         """Read several (offset, length) ranges of one version of a file concurrently."""
         source = await self.call(self.files.open, path)
@@ -91,25 +99,10 @@ class AsyncPeaceFileSystem:
         """Open the current version of a file for reading. Raises FileNotFound, PathIsDirectory."""
         return AsyncFileSource(self, await self.call(self.files.open, path))
 
-    async def write(
-        self, path: str, data: bytes, *, overwrite: bool = False, replication: int | None = None
-    ) -> None:
-        """Write a whole file in one call."""
-        await self.call(self.files.write, path, data, overwrite=overwrite, replication=replication)
+    read = _on_a_thread(PeaceFileSystem.read)
+    write = _on_a_thread(PeaceFileSystem.write)
 
     # -- names -------------------------------------------------------------------------------------
-
-    async def status(self, path: str) -> FileStatus:
-        """Return the metadata of a path. Raises FileNotFound."""
-        return await self.call(self.files.status, path)
-
-    async def exists(self, path: str) -> bool:
-        """Return whether a path exists. Raises AccessDenied if the user may not enter a parent directory."""
-        return await self.call(self.files.exists, path)
-
-    async def list(self, path: str) -> _Entries:
-        """List a directory, in byte order of the names. A file lists itself. Raises FileNotFound."""
-        return await self.call(self.files.list, path)
 
     async def pages(self, path: str) -> AsyncIterator[ListingPage]:
         """List a directory of any size page by page. Entries may appear and disappear meanwhile."""
@@ -117,21 +110,23 @@ class AsyncPeaceFileSystem:
         while (page := await self.call(next, pages, None)) is not None:
             yield page
 
-    async def mkdirs(self, path: str, permission: int = 0o755) -> None:
-        """Create a directory and its parents; succeed if it exists already. Raises FileAlreadyExists, ..."""
-        await self.call(self.files.mkdirs, path, permission)
-
-    async def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Move a file or directory atomically to exactly `target`."""
-        await self.call(self.files.rename, source, target, overwrite=overwrite)
-
-    async def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a path; return whether it existed. Raises PathIsNotEmptyDirectory unless `recursive`."""
-        return await self.call(self.files.delete, path, recursive=recursive)
-
-    async def content_summary(self, path: str) -> ContentSummary:
-        """Count the files, directories and bytes of a tree. Raises FileNotFound."""
-        return await self.call(self.files.content_summary, path)
+    status = _on_a_thread(PeaceFileSystem.status)
+    exists = _on_a_thread(PeaceFileSystem.exists)
+    list = _on_a_thread(PeaceFileSystem.list)
+    content_summary = _on_a_thread(PeaceFileSystem.content_summary)
+    mkdirs = _on_a_thread(PeaceFileSystem.mkdirs)
+    rename = _on_a_thread(PeaceFileSystem.rename)
+    exchange = _on_a_thread(PeaceFileSystem.exchange)
+    copy = _on_a_thread(PeaceFileSystem.copy)
+    delete = _on_a_thread(PeaceFileSystem.delete)
+    move_to_trash = _on_a_thread(PeaceFileSystem.move_to_trash)
+    set_permission = _on_a_thread(PeaceFileSystem.set_permission)
+    set_owner = _on_a_thread(PeaceFileSystem.set_owner)
+    set_times = _on_a_thread(PeaceFileSystem.set_times)
+    set_replication = _on_a_thread(PeaceFileSystem.set_replication)
+    truncate = _on_a_thread(PeaceFileSystem.truncate)
+    concat = _on_a_thread(PeaceFileSystem.concat)
+    recover_lease = _on_a_thread(PeaceFileSystem.recover_lease)
 
 
 class AsyncFileSource:

@@ -6,14 +6,14 @@ import os
 import socket
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from msgspec.structs import replace
 
-from peacefs.protocol.errors import BadRequest, FileNotFound
+from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import NodeId, new_request_id
 from peacefs.protocol.limits import chunk_bytes_max
@@ -21,36 +21,34 @@ from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile, block_bytes_notice, possible_block_bytes
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation
-from peacefs.protocol.values.copied_tree import CopiedTree
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 from peacefs.runtime.connection_pool import ConnectionPool
 from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.runtime.tracing import beginning, operation
 
-from .access_control_lists import AccessControlLists
+from .acls import Acls
 from .channels import Channels, tls_of
 from .control.addresses import DEFAULT_ADDRESS, parse_address
 from .control.api import CoordinatorApi, user_of
 from .control.coordinators import Coordinators
 from .control.http import CoordinatorHttp
-from .control.names import ListingPage, NameApi
+from .control.names import NameApi
 from .control.retry import RetryPolicy
 from .control.rpc import ControlRpc
 from .control.token_source import TokenSource
 from .control.values import (
-    ContentSummary,
     FileStatus,
-    QuotaUsage,
 )
-from .directory_snapshots import DirectorySnapshots
-from .extended_attributes import ExtendedAttributes
 from .file_objects import AppendingSink, FileSink, FileSource
 from .parallel_reads import ParallelReads
+from .quotas import Quotas
+from .snapshots import Snapshots
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
 from .transfer.write_grants import GrantClient
 from .trash import ClientTrash
+from .xattrs import ExtendedAttributes
 
 # Inside the class, the name `list` means its method.
 _Entries = list[FileStatus]
@@ -58,7 +56,7 @@ _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
 
-class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots):
+class PeaceFileSystem(NameApi):
     """The files of a cluster. Thread-safe. `close` ends its connections and threads.
 
     `address` is the coordinator's `http://host:port`, or the `webhdfs://host:port` given to Spark. If it lists
@@ -66,6 +64,8 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
     default is the token's user, then HADOOP_USER_NAME, then the operating system's user. Paths are absolute. With
     `https://` or `swebhdfs://`, all network traffic is encrypted. Methods raise classes of
     `peacefs.protocol.errors`.
+
+    Methods about names are inherited from `NameApi`. `snapshots`, `acls`, `xattrs` and `quotas` have further ones.
     """
 
     def __init__(
@@ -95,17 +95,15 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         self._connections = ConnectionPool(me, local_sockets=local_sockets, tls=tls)
         # Datanodes do not get the user's credential: requests to them carry a token signed by the coordinator.
         to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
-        self._calls = ControlRpc(coordinators, to_coordinator, retry_policy, source)
-        self._names = NameApi(self._calls, self._api.user)
+        super().__init__(ControlRpc(coordinators, to_coordinator, retry_policy, source), self._api.user)
+        self.snapshots = Snapshots(self, self._api.snapshot_diff)
+        self.acls = Acls(self)
+        self.xattrs = ExtendedAttributes(self)
+        self.quotas = Quotas(self)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._reads = ParallelReads(self._driver)
         self._grants = GrantClient(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
         self._small_writes = SmallWrites(self._grants)
-
-    @property
-    def user(self) -> str:
-        """The user on whose behalf requests are made."""
-        return self._api.user
 
     @property
     def address(self) -> str:
@@ -173,7 +171,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
             given = created.block_bytes
             if (notice := block_bytes_notice(block_bytes, given)) is not None:
                 warnings.warn(f"{path}: {notice}", stacklevel=2)
-            return FileSink(self._driver, created, given, self._names.new_holder(), self._grants)
+            return FileSink(self._driver, created, given, self.new_holder(), self._grants)
 
     def open_for_appending(self, path: str) -> FileSink:
         """Open a file for appending. New bytes become visible when the sink is closed, or at each `hflush`.
@@ -182,32 +180,9 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         renews the lease. After `lease_s` without a write, another writer may take it; the sink then raises
         LeaseExpired. Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
         """
-        holder = self._names.new_holder()
+        holder = self.new_holder()
         with beginning("append to a file", {"path": path}):
-            return AppendingSink(self._driver, self._names.extend(path, holder), holder, self._grants)
-
-    def recover_lease(self, path: str) -> bool:
-        """Take the lease from a dead writer before it expires. Return True if the file can be extended at once.
-
-        The file ends after the last acknowledged append or flush. If the writer is alive after all, its further
-        writes are refused. Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied.
-        """
-        return self._names.recover_lease(path)
-
-    def truncate(self, path: str, length: int) -> bool:
-        """Cut a file to its first `length` bytes. Return True if this is done at once.
-
-        Raises FileNotFound, PathIsDirectory, AlreadyBeingCreated, and IllegalChange if the file is shorter.
-        """
-        return self._names.truncate(path, length)
-
-    def concat(self, target: str, sources: Sequence[str]) -> None:
-        """Move the contents of `sources`, in order, to the end of `target`, and delete the sources.
-
-        Raises FileNotFound, PathIsDirectory, AlreadyBeingCreated. Like HDFS, raises IllegalChange if a source is
-        empty, is named twice, is the target, or has larger blocks.
-        """
-        self._names.concat(target, sources)
+            return AppendingSink(self._driver, self.extend(path, holder), holder, self._grants)
 
     def read(self, path: str) -> bytes:
         """Read a whole file."""
@@ -273,85 +248,7 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
             request_id=request_id,
         )
 
-    # -- names -------------------------------------------------------------------------------------
-
-    def status(self, path: str) -> FileStatus:
-        """Return the metadata of a path. Raises FileNotFound."""
-        return self._names.status(path)
-
-    def exists(self, path: str) -> bool:
-        """Return whether a path exists. Raises AccessDenied if the user may not enter a parent directory."""
-        try:
-            self._names.status(path)
-        except FileNotFound:
-            return False
-        return True
-
-    def list(self, path: str) -> _Entries:
-        """List a directory, in byte order of the names. A file lists itself. Raises FileNotFound."""
-        return [entry for page in self._names.pages(path) for entry in page.entries]
-
-    def pages(self, path: str) -> Iterator[ListingPage]:
-        """List a directory of any size page by page. Entries may appear and disappear meanwhile."""
-        return self._names.pages(path)
-
-    def walk(self, path: str) -> Iterator[tuple[str, _Entries, _Entries]]:
-        """Walk a tree: yield each directory's path, its subdirectories and its files.
-
-        The caller may remove subdirectories from the list to skip them. Directories deleted meanwhile are skipped.
-        Raises FileNotFound if `path` itself does not exist.
-        """
-        pending = [path]
-        while pending:
-            directory = pending.pop()
-            try:
-                entries = self.list(directory)
-            except FileNotFound:
-                if directory == path:
-                    raise
-                continue
-            directories = [entry for entry in entries if entry.is_directory]
-            yield directory, directories, [entry for entry in entries if not entry.is_directory]
-            pending += [entry.path for entry in reversed(directories)]
-
-    def mkdirs(self, path: str, permission: int = 0o755) -> None:
-        """Create a directory and its parents; succeed if it exists already. Raises FileAlreadyExists, ..."""
-        self._names.mkdirs(path, permission)
-
-    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Move a file or directory atomically to exactly `target`.
-
-        With `overwrite`, an existing file or empty directory there is replaced. Raises FileNotFound,
-        FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
-        """
-        self._names.rename(source, target, overwrite=overwrite)
-
-    def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
-        """Copy a file or tree to exactly `target` without copying data: about a second for 10,000 files.
-
-        The copy is atomic and shows the source at one moment. `target` must not exist, its parent must. The source
-        may be in a snapshot and must be readable throughout. The copies belong to the user and get the current
-        time; `preserve` keeps times and, for a superuser, owners and groups. Raises FileNotFound,
-        FileAlreadyExists, AccessDenied, IllegalChange if the target is below the source, and SnapshotRefused if
-        the snapshot is deleted meanwhile.
-        """
-        return self._names.copy(source, target, preserve=preserve)
-
-    def exchange(self, *pairs: tuple[str, str]) -> None:
-        """Exchange the contents of two names, files or trees, for each pair; commit all pairs together.
-
-        Both names of a pair must be in one directory. Raises FileNotFound, IllegalChange for names in different
-        directories, SnapshotRefused, AccessDenied.
-        """
-        self._names.exchange(pairs)
-
-    def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a path; return whether it existed. Raises PathIsNotEmptyDirectory unless `recursive`."""
-        return self._names.delete(path, recursive=recursive)
-
-    def trash_minutes(self) -> int:
-        """Return the minimum number of minutes that the cluster keeps files in the trash; 0 if it has no trash."""
-        return self._names.trash_minutes()
+    # -- the trash ---------------------------------------------------------------------------------
 
     def move_to_trash(self, path: str) -> str | None:
         """Move a file or directory, with its whole path, below the user's trash, `/user/<name>/.Trash/Current`.
@@ -367,41 +264,6 @@ class PeaceFileSystem(AccessControlLists, ExtendedAttributes, DirectorySnapshots
         The remaining contents of the trash become a new checkpoint, which a later call deletes when it expires.
         """
         return ClientTrash(self).expunge(self.trash_minutes(), immediate=immediate)
-
-    def set_permission(self, path: str, permission: int) -> None:
-        """Set the bits of owner, group and others, and the sticky bit. Raises FileNotFound, AccessDenied."""
-        self._names.set_permission(path, permission)
-
-    def set_owner(self, path: str, owner: str | None = None, group: str | None = None) -> None:
-        """Change owner and group; None keeps the current one. Raises FileNotFound, AccessDenied."""
-        self._names.set_owner(path, owner, group)
-
-    def set_times(self, path: str, *, modified_ms: int | None = None, accessed_ms: int | None = None) -> None:
-        """Set times, in milliseconds since 1970; None keeps the current one. Raises FileNotFound, AccessDenied."""
-        self._names.set_times(path, modified_ms, accessed_ms)
-
-    def set_replication(self, path: str, replication: int) -> bool:
-        """Set the number of replicas of a file. Replicas are copied or dropped after this returns.
-
-        Return False, without a change, for a directory. Raises FileNotFound, AccessDenied, BadRequest.
-        """
-        return self._names.set_replication(path, replication)
-
-    def content_summary(self, path: str) -> ContentSummary:
-        """Count the files, directories and bytes of a tree. Raises FileNotFound."""
-        return self._names.content_summary(path)
-
-    def set_quota(self, path: str, *, names: int | None = None, space: int | None = None) -> None:
-        """Limit a directory's names (it counts itself) and bytes (of all replicas). For superusers.
-
-        None keeps a limit, -1 removes it. The use may exceed a new limit. Raises FileNotFound, AccessDenied,
-        BadRequest.
-        """
-        self._names.set_quota(path, names, space)
-
-    def quota_usage(self, path: str) -> QuotaUsage:
-        """Return a directory's quotas and its use of them; without a quota, the use is counted now."""
-        return self._names.quota_usage(path)
 
     # -- the cluster -------------------------------------------------------------------------------
 

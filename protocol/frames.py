@@ -34,6 +34,7 @@ frame_payload_bytes_max: Final = 4 * MIB
 
 _PREFIX = struct.Struct(">2sBBIII")
 _CRC = struct.Struct(">I")
+_WHOLE_PREFIX = struct.Struct(">2sBBIIII")
 PREFIX_BYTES = _PREFIX.size + _CRC.size
 frame_bytes_max: Final = frame_header_bytes_max + frame_payload_bytes_max
 _MAGIC = b"pf"
@@ -76,23 +77,29 @@ def encode(message: Message, payload_bytes: int = 0, tag: int = 0) -> bytes:
     return b"".join((prefix, _CRC.pack(crc32c(body, crc32c(prefix))), body))
 
 
-def decode_prefix(data: Bytes, bytes_max: int = frame_bytes_max) -> Prefix:
-    """Decode the start of a frame. Raises ProtocolViolation if it is none, or the frame exceeds a limit."""
-    magic, form, _reserved, tag, message_bytes, payload_bytes = _PREFIX.unpack_from(data)
+def decode_prefix(data: Bytes, bytes_max: int = frame_bytes_max, at: int = 0) -> Prefix:
+    """Decode the start of the frame that begins at `at`.
+
+    Raises ProtocolViolation if it is none, or the frame exceeds a limit.
+    """
+    magic, form, _reserved, tag, message_bytes, payload_bytes, crc = _WHOLE_PREFIX.unpack_from(data, at)
+    if magic != _MAGIC or form != _FORMAT:
+        raise _not_a_frame(magic, form)
+    is_over = message_bytes > frame_header_bytes_max or payload_bytes > frame_payload_bytes_max
+    if is_over or message_bytes + payload_bytes > bytes_max:
+        raise ProtocolViolation(f"a frame of {message_bytes} + {payload_bytes} bytes is over the limit")
+    return Prefix(tag, message_bytes, payload_bytes, crc, crc32c(data[at : at + _PREFIX.size]))
+
+
+def _not_a_frame(magic: bytes, form: int) -> ProtocolViolation:
     if magic[:1] == _TLS_FIRST_BYTE:
-        raise ProtocolViolation(
+        return ProtocolViolation(
             "the peer speaks TLS and this service does not: use http:// (for Spark webhdfs://) and no TLS "
             "files, or start it with --tls-certificate, --tls-key and --tls-ca"
         )
     if magic != _MAGIC:
-        raise ProtocolViolation("the peer does not speak the peacefs protocol")
-    if form != _FORMAT:
-        raise ProtocolViolation(f"the peer speaks frame format {form}, this service {_FORMAT}")
-    is_over = message_bytes > frame_header_bytes_max or payload_bytes > frame_payload_bytes_max
-    if is_over or message_bytes + payload_bytes > bytes_max:
-        raise ProtocolViolation(f"a frame of {message_bytes} + {payload_bytes} bytes is over the limit")
-    crc_of_prefix = crc32c(memoryview(data)[: _PREFIX.size])
-    return Prefix(tag, message_bytes, payload_bytes, _CRC.unpack_from(data, _PREFIX.size)[0], crc_of_prefix)
+        return ProtocolViolation("the peer does not speak the peacefs protocol")
+    return ProtocolViolation(f"the peer speaks frame format {form}, this service {_FORMAT}")
 
 
 def decode_message(prefix: Prefix, body: Bytes) -> Message:
@@ -109,14 +116,17 @@ def decode_message(prefix: Prefix, body: Bytes) -> Message:
 
 
 class FrameReader:
-    """Splits a byte stream into frames, for asyncio protocols."""
+    """Splits a byte stream into frames, for asyncio protocols. Frames that arrive whole are not copied."""
 
     def __init__(self, bytes_max: int = frame_bytes_max) -> None:
         #: Maximum frame size; may be changed between frames.
         self.bytes_max = bytes_max
         #: Verifies the seals of incoming data; None if the connection is not sealed.
         self.opener: Opener | None = None
-        self._buffer = bytearray()
+        self._data: bytes | bytearray = b""
+        #: The part of the data before this was returned as frames.
+        self._at = 0
+        #: The prefix that was decoded last, of a frame that is not complete yet.
         self._prefix: Prefix | None = None
 
     def feed(self, data: Bytes) -> list[Frame]:
@@ -129,27 +139,37 @@ class FrameReader:
 
     def take(self, data: Bytes) -> None:
         """Add received bytes. Raises ProtocolViolation if their seal is wrong."""
-        self._buffer += data if self.opener is None else self.opener.open(data)
+        if self.opener is not None:
+            data = self.opener.open(data)
+        if self._at == len(self._data):
+            self._data, self._at = data if isinstance(data, bytes) else bytes(data), 0
+            return
+        if isinstance(self._data, bytes):
+            self._data = bytearray(memoryview(self._data)[self._at :])
+        else:
+            del self._data[: self._at]
+        self._data += data
+        self._at = 0
 
     @property
     def buffered_bytes(self) -> int:
         """Number of bytes added and not yet returned as frames."""
-        return len(self._buffer)
+        return len(self._data) - self._at
 
     def next(self) -> Frame | None:
         """Return the next frame, or None if it is incomplete. Raises ProtocolViolation."""
-        if self._prefix is None:
-            if len(self._buffer) < PREFIX_BYTES:
+        data, at = self._data, self._at
+        prefix = self._prefix
+        if prefix is None:
+            if len(data) - at < PREFIX_BYTES:
                 return None
-            self._prefix = decode_prefix(self._buffer, self.bytes_max)
-            del self._buffer[:PREFIX_BYTES]
-        message_end = self._prefix.message_bytes
-        frame_end = message_end + self._prefix.payload_bytes
-        if len(self._buffer) < frame_end:
+            prefix = self._prefix = decode_prefix(data, self.bytes_max, at)
+            self._at = at = at + PREFIX_BYTES
+        message_end = at + prefix.message_bytes
+        frame_end = message_end + prefix.payload_bytes
+        if len(data) < frame_end:
             return None
-        prefix, self._prefix = self._prefix, None
-        with memoryview(self._buffer) as view:
-            message = decode_message(prefix, bytes(view[:message_end]))
-            payload = bytes(view[message_end:frame_end])
-        del self._buffer[:frame_end]
-        return Frame(message, payload, prefix.tag)
+        self._prefix = None
+        self._data, self._at = (b"", 0) if frame_end == len(data) else (data, frame_end)
+        message = decode_message(prefix, data[at:message_end])
+        return Frame(message, bytes(data[message_end:frame_end]), prefix.tag)

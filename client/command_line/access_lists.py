@@ -45,24 +45,24 @@ def _acl_step(
         # Files in a tree get no default entries, as with Hadoop's -R.
         fitting = [each for each in entries if each.scope is Scope.ACCESS or status.is_directory or not is_below]
         if wanted.remove_all:
-            files.remove_acl(status.path)
+            files.acls.remove(status.path)
         elif wanted.remove_default:
-            files.remove_default_acl(status.path)
+            files.acls.remove_default(status.path)
         elif not fitting:
             return
         elif wanted.modify is not None:
-            files.modify_acl(status.path, fitting)
+            files.acls.modify(status.path, fitting)
         elif wanted.remove is not None:
-            files.remove_acl_entries(status.path, fitting)
+            files.acls.remove_entries(status.path, fitting)
         else:
-            files.set_acl(status.path, fitting)
+            files.acls.set(status.path, fitting)
 
     return step
 
 
 def show_acl(session: Session, texts: Sequence[str], *, recursive: bool) -> None:
     def step(files: PeaceFileSystem, status: FileStatus, _is_below: bool) -> None:
-        acl = files.acl(status.path)
+        acl = files.acls.get(status.path)
         print_line(f"# file: {status.path}")
         print_line(f"# owner: {status.owner}")
         print_line(f"# group: {status.group}")
@@ -82,11 +82,11 @@ def set_attribute(session: Session, name: str, value: str | None, texts: Sequenc
         raw = decode(value or "")
     except ValueError as error:
         raise BadRequest(f"the value of {name} cannot be read: {error}") from None
-    for_each(session, texts, lambda files, status, _: files.set_attribute(status.path, name, raw), recursive=False)
+    for_each(session, texts, lambda files, status, _: files.xattrs.set(status.path, name, raw), recursive=False)
 
 
 def remove_attribute(session: Session, name: str, texts: Sequence[str]) -> None:
-    for_each(session, texts, lambda files, status, _: files.remove_attribute(status.path, name), recursive=False)
+    for_each(session, texts, lambda files, status, _: files.xattrs.remove(status.path, name), recursive=False)
 
 
 def show_attributes(
@@ -99,7 +99,7 @@ def show_attributes(
         raise BadRequest(f"Invalid/unsupported encoding option specified: {encoding}") from None
 
     def step(files: PeaceFileSystem, status: FileStatus, _is_below: bool) -> None:
-        found = files.attributes(status.path)
+        found = files.xattrs.get(status.path)
         if name is not None:
             if name not in found:
                 raise PathError("At least one of the attributes provided was not found.")

@@ -117,7 +117,7 @@ def snapshot_allow(directory: _Directory, coordinator: Coordinator = DEFAULT_COO
     """Let snapshots of a directory be taken; for superusers."""
     with open_session("snapshot allow", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
-        place.files.allow_snapshots(place.path)
+        place.files.snapshots.allow(place.path)
 
 
 @snapshots.command("disallow")
@@ -125,7 +125,7 @@ def snapshot_disallow(directory: _Directory, coordinator: Coordinator = DEFAULT_
     """Let no more be taken, once none is left; for superusers."""
     with open_session("snapshot disallow", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
-        place.files.disallow_snapshots(place.path)
+        place.files.snapshots.disallow(place.path)
 
 
 @snapshots.command("create")
@@ -174,7 +174,7 @@ def snapshot_restore(
     """
     with open_session("snapshot restore", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
-        place.files.restore_snapshot(place.path, name)
+        place.files.snapshots.restore(place.path, name)
 
 
 @snapshots.command("rm")
@@ -182,7 +182,7 @@ def snapshot_rm(directory: _Directory, name: _Snapshot, coordinator: Coordinator
     """Drop a snapshot."""
     with open_session("snapshot rm", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
-        place.files.delete_snapshot(place.path, name)
+        place.files.snapshots.delete(place.path, name)
 
 
 @snapshots.command("rename")
@@ -195,4 +195,4 @@ def snapshot_rename(
     """Give a snapshot another name."""
     with open_session("snapshot rename", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
-        place.files.rename_snapshot(place.path, name, new_name)
+        place.files.snapshots.rename(place.path, name, new_name)

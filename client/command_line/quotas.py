@@ -46,7 +46,7 @@ def set_quotas(session: Session, texts: Sequence[str], names: int | None, space:
     """Set limits; None keeps a limit, NO_LIMIT removes it."""
     for place in session.each(texts):
         with session.errors.about(place.text):
-            place.files.set_quota(place.path, names=names, space=space)
+            place.files.quotas.set(place.path, names=names, space=space)
 
 
 def parse_size(text: str) -> int:

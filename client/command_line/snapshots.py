@@ -17,7 +17,7 @@ def create(session: Session, text: str, name: str | None) -> None:
     """Take a snapshot and print its path."""
     with session.errors.about(text):
         place = session.place(text)
-        print_line(f"Created snapshot {place.files.create_snapshot(place.path, name)}")
+        print_line(f"Created snapshot {place.files.snapshots.create(place.path, name)}")
 
 
 def show_names(session: Session, text: str) -> None:
@@ -36,7 +36,7 @@ def show_differences(session: Session, text: str, older: str, newer: str) -> Non
     """Print differences in the format of `hdfs snapshotDiff`; `.` is the directory as it is now."""
     with session.errors.about(text):
         place = session.place(text)
-        for difference in place.files.snapshot_diff(place.path, _name(older), _name(newer)):
+        for difference in place.files.snapshots.diff(place.path, _name(older), _name(newer)):
             print_line(_SIGNS[difference.type], _shown(difference))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from peacefs.coordinator.audit_log import AuditLog, AuditRecord
+from peacefs.coordinator.calls.name_row import NAME_REQUEST, NameRequest
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send, client_host
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeacefsError
@@ -176,15 +177,21 @@ def _asked_of_webhdfs(scope: Scope) -> dict[str, Any]:
     operation = operation_of(scope)
     if operation == "other":
         operation = (_said(query, "op") or f"{scope['method']} {scope['path']}")[:_OPERATION_CHARACTERS]
+    request: NameRequest | None = scope.get(NAME_REQUEST)
     return {
         "operation": operation,
         "source": path,
-        "destination": _said(query, "destination") or _said(query, "sources") or _said(query, "snapshotname"),
+        "destination": _destination_said(query) if request is None else request.row.destination(request.asked),
         "permission": _said(query, "permission"),
         "request_id": _said(query, "requestid"),
         "user": _said(query, "user.name"),
         "auth": "simple",
     }
+
+
+def _destination_said(query: RequestQuery | None) -> str | None:
+    """Return what a request that was not understood, or not let in, says of its destination."""
+    return _said(query, "destination") or _said(query, "sources") or _said(query, "snapshotname")
 
 
 def _query_of(scope: Scope) -> RequestQuery | None:

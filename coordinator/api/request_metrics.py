@@ -6,8 +6,8 @@ import re
 
 from prometheus_client import Histogram
 
+from peacefs.coordinator.calls.webhdfs_requests import OPERATIONS
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.webhdfs.requests import OPERATIONS
 from peacefs.runtime.counters import registry
 
 _OPERATION = re.compile(rb"(?:^|&)op=([^&]*)", re.IGNORECASE)

@@ -14,8 +14,18 @@ import msgspec
 from msgspec.structs import replace
 
 from peacefs.coordinator.authentication.delegation import DelegationTokens
+from peacefs.coordinator.calls.name_row import NAME_REQUEST, NameRequest
+from peacefs.coordinator.calls.webhdfs_json import (
+    block_locations_json,
+    located_blocks_json,
+    space_json,
+    status_json,
+    statuses_json,
+    trash_roots_json,
+)
+from peacefs.coordinator.calls.webhdfs_requests import parse_request
 from peacefs.coordinator.limits import list_page_entries
-from peacefs.coordinator.metadata.model import ListPage, RenameMode
+from peacefs.coordinator.metadata.model import ListPage
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.operations.append import AppendFile
 from peacefs.coordinator.operations.files import Files
@@ -30,7 +40,6 @@ from peacefs.protocol.values.trash import home_of, trash_of
 from peacefs.protocol.webhdfs.answers import (
     Answer,
     JsonStream,
-    boolean_answer,
     empty_answer,
     fault_answer,
     json_answer,
@@ -49,51 +58,22 @@ from peacefs.protocol.webhdfs.request import Request
 from peacefs.protocol.webhdfs.requests import (
     Append,
     CheckAccess,
-    Concatenate,
     Create,
-    Delete,
     GetBlockLocations,
     GetChecksum,
-    GetContentSummary,
     GetHomeDirectory,
     GetLinkTarget,
     GetLocatedBlocks,
-    GetQuotaUsage,
-    GetServerDefaults,
     GetSpace,
-    GetStatus,
     GetTrashRoot,
     GetTrashRoots,
     ListStatus,
-    ListStatusBatch,
-    MakeDirectories,
     Open,
     Redirected,
-    Rename,
-    SetOwner,
-    SetPermission,
-    SetQuota,
-    SetReplication,
-    SetTimes,
-    Truncate,
-    parse_request,
 )
 
-from .webhdfs_acls import AclHandlers
 from .webhdfs_attributes import AttributeHandlers
 from .webhdfs_handlers import Handler
-from .webhdfs_json import (
-    block_locations_json,
-    content_summary_json,
-    located_blocks_json,
-    page_json,
-    quota_usage_json,
-    server_defaults_json,
-    space_json,
-    status_json,
-    statuses_json,
-    trash_roots_json,
-)
 from .webhdfs_policies import PolicyHandlers
 from .webhdfs_snapshots import SnapshotHandlers
 
@@ -127,21 +107,14 @@ class WebHdfs:
         self._fallback = fallback
         self._new_request_id = new_request_id
         self._delegation = delegation
-        self._server_defaults = json_answer(server_defaults_json(files.trash.kept_minutes))
         self._handlers: dict[type[Request], Handler] = {
-            **AclHandlers(files.acls, files.names).handlers,
             **AttributeHandlers(files.attributes).handlers,
             **SnapshotHandlers(files.snapshots).handlers,
             **PolicyHandlers(files.names).handlers,
-            GetStatus: self._get_status,
             ListStatus: self._list_status,
-            ListStatusBatch: self._list_status_batch,
-            GetContentSummary: self._get_content_summary,
-            GetQuotaUsage: self._get_quota_usage,
             GetBlockLocations: self._get_block_locations,
             GetLocatedBlocks: self._get_located_blocks,
             GetSpace: self._get_space,
-            GetServerDefaults: self._get_server_defaults,
             GetHomeDirectory: self._get_home_directory,
             GetTrashRoot: self._get_trash_root,
             GetTrashRoots: self._get_trash_roots,
@@ -151,16 +124,6 @@ class WebHdfs:
             Open: self._open,
             Create: self._create,
             Append: self._append,
-            Truncate: self._truncate,
-            Concatenate: self._concatenate,
-            MakeDirectories: self._make_directories,
-            Rename: self._rename,
-            Delete: self._delete,
-            SetTimes: self._set_times,
-            SetPermission: self._set_permission,
-            SetOwner: self._set_owner,
-            SetReplication: self._set_replication,
-            SetQuota: self._set_quota,
             GetDelegationToken: self._get_delegation_token,
             RenewDelegationToken: self._renew_delegation_token,
             CancelDelegationToken: self._cancel_delegation_token,
@@ -179,14 +142,14 @@ class WebHdfs:
     async def _answer(self, scope: Scope) -> Answer | JsonStream:
         try:
             request = parse_request(scope)
+            if isinstance(request, NameRequest):
+                scope[NAME_REQUEST] = request
+                return await request.answer(self._files, client_host(scope))
             return await self._handlers[type(request)](request, scope)
         except Exception as fault:
             return fault_answer(fault, scope)
 
     # -- reading names -----------------------------------------------------------------------------
-
-    async def _get_status(self, asked: GetStatus, _scope: Scope) -> Answer:
-        return json_answer({"FileStatus": status_json(await self._files.names.status(asked.path, asked.user))})
 
     async def _list_status(self, asked: ListStatus, _scope: Scope) -> Answer | JsonStream:
         page = await self._page(asked, None)
@@ -214,16 +177,6 @@ class WebHdfs:
             asked.path, asked.user, start_after, list_page_entries, remaining_max=1
         )
 
-    async def _list_status_batch(self, asked: ListStatusBatch, _scope: Scope) -> Answer:
-        page = await self._files.names.list_page(asked.path, asked.user, asked.start_after, list_page_entries)
-        return json_answer(page_json(page))
-
-    async def _get_content_summary(self, asked: GetContentSummary, _scope: Scope) -> Answer:
-        return json_answer(content_summary_json(await self._files.names.content_summary(asked.path, asked.user)))
-
-    async def _get_quota_usage(self, asked: GetQuotaUsage, _scope: Scope) -> Answer:
-        return json_answer(quota_usage_json(await self._files.limiting.usage(asked.path, asked.user)))
-
     async def _get_block_locations(self, asked: GetBlockLocations, _scope: Scope) -> Answer:
         return json_answer(block_locations_json(await self._locate(asked)))
 
@@ -235,9 +188,6 @@ class WebHdfs:
 
     async def _get_space(self, _asked: GetSpace, _scope: Scope) -> Answer:
         return json_answer(space_json(self._files.reading.space()))
-
-    async def _get_server_defaults(self, _asked: GetServerDefaults, _scope: Scope) -> Answer:
-        return self._server_defaults
 
     async def _get_home_directory(self, asked: GetHomeDirectory, _scope: Scope) -> Answer:
         return json_answer({"Path": home_of(asked.user)})
@@ -308,55 +258,6 @@ class WebHdfs:
         if asked.direct:
             return json_answer({"Location": url}, 200, **extra)
         return empty_answer(307, location=url, **extra)
-
-    # -- changing ----------------------------------------------------------------------------------
-
-    async def _make_directories(self, asked: MakeDirectories, _scope: Scope) -> Answer:
-        names = self._files.names
-        done = await names.mkdirs(asked.path, asked.user, asked.permission, asked.request_id, asked.unmasked)
-        return boolean_answer(done)
-
-    async def _rename(self, asked: Rename, _scope: Scope) -> Answer:
-        mode = RenameMode.OVERWRITE if "OVERWRITE" in asked.options else RenameMode.STRICT
-        if not asked.options:
-            mode = RenameMode.LEGACY
-        names = self._files.names
-        done = await names.rename(asked.path, asked.destination, asked.user, mode, asked.request_id)
-        return boolean_answer(done) if mode is RenameMode.LEGACY else empty_answer()
-
-    async def _delete(self, asked: Delete, _scope: Scope) -> Answer:
-        done = await self._files.names.delete(asked.path, asked.recursive, asked.user, asked.request_id)
-        return boolean_answer(done)
-
-    async def _truncate(self, asked: Truncate, _scope: Scope) -> Answer:
-        done = await self._files.reshaping.truncate(asked.path, asked.length, asked.user, asked.request_id)
-        return boolean_answer(done)
-
-    async def _concatenate(self, asked: Concatenate, _scope: Scope) -> Answer:
-        await self._files.reshaping.concat(asked.path, asked.sources, asked.user, asked.request_id)
-        return empty_answer()
-
-    async def _set_times(self, asked: SetTimes, _scope: Scope) -> Answer:
-        await self._files.names.set_times(
-            asked.path, asked.user, asked.modified_ms, asked.accessed_ms, asked.request_id
-        )
-        return empty_answer()
-
-    async def _set_permission(self, asked: SetPermission, _scope: Scope) -> Answer:
-        await self._files.names.set_permission(asked.path, asked.user, asked.permission, asked.request_id)
-        return empty_answer()
-
-    async def _set_owner(self, asked: SetOwner, _scope: Scope) -> Answer:
-        await self._files.names.set_owner(asked.path, asked.user, asked.owner, asked.group, asked.request_id)
-        return empty_answer()
-
-    async def _set_replication(self, asked: SetReplication, _scope: Scope) -> Answer:
-        done = await self._files.names.set_replication(asked.path, asked.user, asked.replication, asked.request_id)
-        return boolean_answer(done)
-
-    async def _set_quota(self, asked: SetQuota, _scope: Scope) -> Answer:
-        await self._files.limiting.set_quota(asked.path, asked.user, asked.names, asked.space, asked.request_id)
-        return empty_answer()
 
     # -- delegation tokens -------------------------------------------------------------------------
 

@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from peacefs.coordinator.calls.webhdfs_json import status_json
 from peacefs.coordinator.limits import snapshots_per_directory_max
 from peacefs.coordinator.namespace.snapshot_diff import Difference, DiffKind
 from peacefs.coordinator.namespace.snapshots import ListedSnapshot, SnapshottableDirectory
 from peacefs.coordinator.operations.snapshots import SnapshotOperations
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.webhdfs.answers import Answer, empty_answer, json_answer
+from peacefs.protocol.webhdfs.answers import Answer, json_answer
 from peacefs.protocol.webhdfs.request import Request
 from peacefs.protocol.webhdfs.snapshot_requests import (
-    AllowSnapshots,
-    CreateSnapshot,
-    DeleteSnapshot,
-    DisallowSnapshots,
     GetSnapshotDiff,
     GetSnapshotDiffListing,
     GetSnapshots,
     GetSnapshottableDirectories,
-    RenameSnapshot,
 )
 
 from .webhdfs_handlers import Handler
-from .webhdfs_json import status_json
 
 
 class SnapshotHandlers:
@@ -34,36 +29,11 @@ class SnapshotHandlers:
     def __init__(self, snapshots: SnapshotOperations) -> None:
         self._snapshots = snapshots
         self.handlers: dict[type[Request], Handler] = {
-            AllowSnapshots: self._allow_snapshots,
-            DisallowSnapshots: self._disallow_snapshots,
-            CreateSnapshot: self._create_snapshot,
-            RenameSnapshot: self._rename_snapshot,
-            DeleteSnapshot: self._delete_snapshot,
             GetSnapshottableDirectories: self._get_snapshottable_directories,
             GetSnapshots: self._get_snapshots,
             GetSnapshotDiff: self._get_snapshot_diff,
             GetSnapshotDiffListing: self._get_snapshot_diff_listing,
         }
-
-    async def _allow_snapshots(self, asked: AllowSnapshots, _scope: Scope) -> Answer:
-        await self._snapshots.allow(asked.path, asked.user, asked.request_id)
-        return empty_answer()
-
-    async def _disallow_snapshots(self, asked: DisallowSnapshots, _scope: Scope) -> Answer:
-        await self._snapshots.disallow(asked.path, asked.user, asked.request_id)
-        return empty_answer()
-
-    async def _create_snapshot(self, asked: CreateSnapshot, _scope: Scope) -> Answer:
-        path = await self._snapshots.create(asked.path, asked.user, asked.name, asked.request_id)
-        return json_answer({"Path": path})
-
-    async def _rename_snapshot(self, asked: RenameSnapshot, _scope: Scope) -> Answer:
-        await self._snapshots.rename(asked.path, asked.user, asked.name, asked.new_name, asked.request_id)
-        return empty_answer()
-
-    async def _delete_snapshot(self, asked: DeleteSnapshot, _scope: Scope) -> Answer:
-        await self._snapshots.delete(asked.path, asked.user, asked.name, asked.request_id)
-        return empty_answer()
 
     async def _get_snapshottable_directories(self, asked: GetSnapshottableDirectories, _scope: Scope) -> Answer:
         return json_answer(snapshottable_directories_json(await self._snapshots.directories(asked.user)))

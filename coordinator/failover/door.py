@@ -52,7 +52,8 @@ class Door:
         The process may have been stopped for long in between, and others led. Changes are fenced by the journal.
         Raises Standby, ServiceUnready.
         """
-        await self.pass_through()
+        if not self._leadership.may_answer:
+            await self.pass_through()
         answer = await answering()
         if is_read:
             self._leadership.refuse_standby()

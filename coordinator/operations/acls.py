@@ -2,65 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import acls
-from peacefs.coordinator.namespace.acl_rules import Acl
 from peacefs.coordinator.namespace.paths import NamespacePath
-from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
-from peacefs.coordinator.namespace.snapshots import changeable_path
-from peacefs.protocol.values.acl_entries import acl_text
+from peacefs.coordinator.namespace.permissions import Principal
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.values.acl_entries import acl_text, parse_acl
 
 from .context import OperationContext
 
+#: By WebHDFS's name for the change: its name in the retry cache, and what makes it.
+_CHANGES: Final[Mapping[str, tuple[str, Callable[[Transaction, NamespacePath, Any], None]]]] = {
+    "MODIFYACLENTRIES": ("modify ACL", acls.modify_entries),
+    "REMOVEACLENTRIES": ("remove ACL entries", acls.remove_entries),
+    "SETACL": ("set ACL", acls.set_acl),
+    "REMOVEDEFAULTACL": ("remove default ACL", lambda tx, at, _spec: acls.remove_default(tx, at)),
+    "REMOVEACL": ("remove ACL", lambda tx, at, _spec: acls.remove_acl(tx, at)),
+}
+
 
 class AclOperations:
-    """Owners and superusers change them; a change is done once under a request id. Paths are texts."""
+    """Owners and superusers change ACLs; a change is done once under a request id. Paths and entries are texts."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
 
-    async def modify_entries(self, path: str, user: str, spec: Acl, request_id: str = "") -> None:
-        """See `acls.modify_entries`."""
-        await self._change(
-            "modify ACL", path, user, spec, request_id, lambda tx, parsed: acls.modify_entries(tx, parsed, spec)
-        )
+    async def change(self, path: str, user: str, operation: str, entries: str, request_id: str = "") -> None:
+        """Make the change of this name in WebHDFS. Raises BadRequest, InvalidAcl, and as `namespace.acls` does."""
+        if operation not in _CHANGES:
+            raise BadRequest(f"{operation!r} is no operation on ACLs")
+        spec = tuple(parse_acl(entries, with_permissions=operation != "REMOVEACLENTRIES"))
+        if not spec and operation in ("MODIFYACLENTRIES", "REMOVEACLENTRIES"):
+            raise BadRequest(f"{operation} names no entries")
+        name, make = _CHANGES[operation]
 
-    async def remove_entries(self, path: str, user: str, spec: Acl, request_id: str = "") -> None:
-        """See `acls.remove_entries`."""
-        await self._change(
-            "remove ACL entries", path, user, spec, request_id, lambda tx, at: acls.remove_entries(tx, at, spec)
-        )
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            checks.check_owner(tx, at, caller)
+            make(tx, at, spec)
 
-    async def remove_default(self, path: str, user: str, request_id: str = "") -> None:
-        """See `acls.remove_default`."""
-        await self._change("remove default ACL", path, user, (), request_id, acls.remove_default)
-
-    async def remove_acl(self, path: str, user: str, request_id: str = "") -> None:
-        """See `acls.remove_acl`."""
-        await self._change("remove ACL", path, user, (), request_id, acls.remove_acl)
-
-    async def set_acl(self, path: str, user: str, spec: Acl, request_id: str = "") -> None:
-        """See `acls.set_acl`."""
-        await self._change("set ACL", path, user, spec, request_id, lambda tx, at: acls.set_acl(tx, at, spec))
-
-    async def _change(
-        self,
-        what: str,
-        path: str,
-        user: str,
-        spec: Acl,
-        request_id: str,
-        change: Callable[[Transaction, NamespacePath], None],
-    ) -> None:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        await self._ctx.under_construction.settle(parsed)
-
-        def checked(tx: Transaction) -> Applied[None]:
-            checks.check_owner(tx, parsed, caller)
-            change(tx, parsed)
-            return Applied(None)
-
-        await self._ctx.run_once(RequestKey(request_id, (what, str(parsed), user, acl_text(spec))), checked)
+        await self._ctx.change(path, user, (name, acl_text(spec)), request_id, change)

@@ -136,7 +136,7 @@ class AppendOperations:
 
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
         with self._ctx.reader.view():
-            access_checks.check_access(self._ctx.reader, path, self._ctx.callers.of(user), Access.WRITE)
+            access_checks.check_access(self._ctx.reader, path, self._ctx.caller(user), Access.WRITE)
             check_writer(self._ctx.reader, path)
             inode = namespace.check_append(self._ctx.reader, path)
             namespace.check_extension(self._ctx.reader, inode.inode, 0)
@@ -167,7 +167,7 @@ class AppendOperations:
 
         The file ends where the last completed append or flush ended. Raises FileNotFound, AccessDenied, ...
         """
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> InodeId:

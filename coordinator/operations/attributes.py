@@ -9,9 +9,9 @@ from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import attributes
 from peacefs.coordinator.namespace.attributes import SetFlag, parse_name
-from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
-from peacefs.coordinator.namespace.snapshots import changeable_path, is_list_of_snapshots, locate
+from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
+from peacefs.coordinator.namespace.permissions import Principal
+from peacefs.coordinator.namespace.snapshots import is_list_of_snapshots, locate
 
 from .context import OperationContext
 
@@ -26,33 +26,27 @@ class AttributeOperations:
         self, path: str, user: str, name: str, value: bytes, flags: frozenset[SetFlag], request_id: str = ""
     ) -> None:
         """Set an attribute, as the flags allow."""
-        parsed, caller, named = changeable_path(path), self._ctx.callers.of(user), parse_name(name)
-        await self._ctx.under_construction.settle(parsed)
+        named = parse_name(name)
 
-        def change(tx: Transaction) -> Applied[None]:
-            attributes.set_attribute(tx, parsed, caller, named, value, flags)
-            return Applied(None)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            attributes.set_attribute(tx, at, caller, named, value, flags)
 
         digest = hashlib.blake2b(value, digest_size=16).hexdigest()
-        what = ("set attribute", str(parsed), user, str(named), digest, sorted(flag.value for flag in flags))
-        await self._ctx.run_once(RequestKey(request_id, what), change)
+        what = ("set attribute", str(named), digest, sorted(flag.value for flag in flags))
+        await self._ctx.change(path, user, what, request_id, change)
 
     async def remove(self, path: str, user: str, name: str, request_id: str = "") -> None:
         """Remove an attribute that is there."""
-        parsed, caller, named = changeable_path(path), self._ctx.callers.of(user), parse_name(name)
-        await self._ctx.under_construction.settle(parsed)
+        named = parse_name(name)
 
-        def change(tx: Transaction) -> Applied[None]:
-            attributes.remove_attribute(tx, parsed, caller, named)
-            return Applied(None)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            attributes.remove_attribute(tx, at, caller, named)
 
-        await self._ctx.run_once(
-            RequestKey(request_id, ("remove attribute", str(parsed), user, str(named))), change
-        )
+        await self._ctx.change(path, user, ("remove attribute", str(named)), request_id, change)
 
     async def values(self, path: str, user: str, names: Sequence[str] = ()) -> dict[str, bytes]:
         """Look up attributes by name; without names, all that the user may see. In snapshots as they were."""
-        parsed, caller, named = parse_path(path), self._ctx.callers.of(user), [parse_name(name) for name in names]
+        parsed, caller, named = parse_path(path), self._ctx.caller(user), [parse_name(name) for name in names]
         await self._ctx.under_construction.settle(parsed)
         with self._ctx.reader.view():
             checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)

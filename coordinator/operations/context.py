@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.core import Command, CoordinatorCore
@@ -16,8 +16,10 @@ from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.transaction import Transaction
-from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.namespace.paths import NamespacePath
+from peacefs.coordinator.namespace.permissions import Callers, Principal
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
+from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s
@@ -32,6 +34,8 @@ from .under_construction import UnderConstruction
 from .waiters import Wait, wait_on_loop
 
 T = TypeVar("T")
+
+known_callers_max: Final = 4096
 
 _READY_POLL_S = 0.05
 _POLLERS = 64
@@ -61,6 +65,8 @@ class OperationContext:
     on_waited: Callable[[float], object] = lambda seconds: None
 
     _waiting: set[object] = field(default_factory=set, init=False)
+    #: What `callers` said of users. It says the same for as long as the coordinator runs.
+    _known_callers: dict[str, Principal] = field(default_factory=dict, init=False)
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -101,6 +107,15 @@ class OperationContext:
         """Perform what an event of the core brought, before the next event."""
         self.driver.perform(commands)
 
+    def caller(self, user: str) -> Principal:
+        """Return on whose behalf a request of `user` runs. Raises BadRequest for what nobody can be called."""
+        known = self._known_callers.get(user)
+        if known is None:
+            if len(self._known_callers) >= known_callers_max:
+                self._known_callers.clear()
+            known = self._known_callers[user] = self.callers.of(user)
+        return known
+
     def now_ms(self) -> int:
         return int(self.wall_clock() * 1000)
 
@@ -109,6 +124,24 @@ class OperationContext:
     ) -> Applied[A]:
         """Commit a change once; a repeated request gets the cached reply. See `retry_cache`."""
         return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change), in_any_case=in_any_case)
+
+    async def change(
+        self,
+        path: str,
+        user: str,
+        what: tuple[object, ...],
+        request_id: str,
+        change: Callable[[Transaction, NamespacePath, Principal], A],
+    ) -> A:
+        """Commit a change of what is at `path`, and return its answer; a repeated request gets the cached reply.
+
+        `what` names the change and lists its arguments, by which a repetition is told from another request.
+        """
+        parsed, caller = changeable_path(path), self.caller(user)
+        await self.under_construction.settle(parsed)
+        name, *arguments = what
+        key = RequestKey(request_id, (name, str(parsed), user, *arguments))
+        return (await self.run_once(key, lambda tx: Applied(change(tx, parsed, caller)))).answer
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
         """Has the replicas dropped of chunks that no file refers to any more, once nobody reads them."""

@@ -33,7 +33,7 @@ class CopyOperations:
         wanted = copies.CopyToMake(
             parse_path(source),
             changeable_path(target),
-            self._ctx.callers.of(user),
+            self._ctx.caller(user),
             preserve,
             request_id,
             self._ctx.now_ms(),

@@ -27,7 +27,7 @@ class FileChunkOperations:
 
     async def shown(self, path: str, user: str, first: int = 0) -> FileChunks:
         """Return chunks from number `first` on. Raises FileNotFound, AccessDenied, PathIsDirectory."""
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
         with self._ctx.reader.view():
             access_checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)

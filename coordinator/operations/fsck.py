@@ -98,7 +98,7 @@ class Fsck:
         Lists those with findings, or `every_file`. Raises FileNotFound, BadRequest, SafeMode, and AccessDenied
         when it meets what `user` may not list or read, as in HDFS.
         """
-        top, caller = parse_path(path), self._ctx.callers.of(user)
+        top, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.until_ready()
         page = _FsckPage(self._ctx, every_file=every_file)
         directories = self._resume(top, parse_path(after), caller) if after is not None else []

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from peacefs.coordinator.limits import list_remaining_max, reclaim_entries_per_commit
-from peacefs.coordinator.metadata.model import InodeStatus, ListPage, RenameMode, TreeSummary
+from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage, RenameMode, TreeSummary
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.create import checked_replication
-from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
+from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.reclaim import forget_answers_step, reclaim_step
 from peacefs.coordinator.namespace.rename import exchange
@@ -37,10 +37,12 @@ class Names:
         self._given_up: list[Callable[[Transaction], None]] = []
 
     async def status(self, path: str, user: str) -> InodeStatus:
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
-        await self._ctx.under_construction.settle(parsed)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
+        under_construction = self._ctx.under_construction
+        await under_construction.settle(parsed)
         status = self._status(parsed, caller)
-        if await self._ctx.under_construction.flush(status.inode):
+        if status.kind is InodeKind.FILE and under_construction.is_uploaded(status.inode):
+            await under_construction.flush(status.inode)
             status = self._status(parsed, caller)
         return status
 
@@ -62,7 +64,7 @@ class Names:
         remaining_max: int = list_remaining_max,
     ) -> ListPage:
         """A page, and how many entries follow it, counted up to `remaining_max`."""
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_listing(parsed)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
@@ -72,7 +74,7 @@ class Names:
             return namespace.list_page(place.reader, place.path, start_after, limit, remaining_max=remaining_max)
 
     async def content_summary(self, path: str, user: str) -> TreeSummary:
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(parsed)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
@@ -85,7 +87,7 @@ class Names:
 
     async def check_access(self, path: str, user: str, access: Access) -> None:
         """Raises AccessDenied, FileNotFound."""
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
@@ -97,6 +99,8 @@ class Names:
 
     def _locate(self, path: NamespacePath, caller: Principal) -> snapshots.SnapshotPlace | None:
         """Return the state in which to look a path up; None for the list of a directory's snapshots."""
+        if SNAPSHOTS_NAME not in path.components:
+            return snapshots.SnapshotPlace(self._ctx.reader, path)
         checks.check_way_to_snapshots(self._ctx.reader, path, caller)
         if snapshots.is_list_of_snapshots(path):
             return None
@@ -105,19 +109,15 @@ class Names:
     async def mkdirs(
         self, path: str, user: str, permission: int, request_id: str = "", unmasked: int | None = None
     ) -> bool:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        await self._ctx.under_construction.settle(parsed)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> bool:
+            checks.check_mkdirs(tx, at, caller)
+            return namespace.mkdirs(tx, at, user, permission, self._ctx.now_ms(), unmasked)
 
-        def change(tx: Transaction) -> Applied[bool]:
-            checks.check_mkdirs(tx, parsed, caller)
-            return Applied(namespace.mkdirs(tx, parsed, user, permission, self._ctx.now_ms(), unmasked))
-
-        key = RequestKey(request_id, ("mkdirs", str(parsed), user, permission))
-        return (await self._ctx.run_once(key, change)).answer
+        return await self._ctx.change(path, user, ("mkdirs", permission), request_id, change)
 
     async def rename(self, source: str, target: str, user: str, mode: RenameMode, request_id: str = "") -> bool:
         source_path, target_path = changeable_path(source), changeable_path(target)
-        caller = self._ctx.callers.of(user)
+        caller = self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(source_path, target_path)
 
         def change(tx: Transaction) -> Applied[bool]:
@@ -133,7 +133,7 @@ class Names:
     async def exchange(self, pairs: Sequence[tuple[str, str]], user: str, request_id: str = "") -> None:
         """All in one commit."""
         parsed = [(changeable_path(one), changeable_path(other)) for one, other in pairs]
-        caller = self._ctx.callers.of(user)
+        caller = self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(*(path for pair in parsed for path in pair))
 
         def change(tx: Transaction) -> Applied[None]:
@@ -145,7 +145,7 @@ class Names:
         await self._ctx.run_once(RequestKey(request_id, ("exchange", *map(str, sum(parsed, ())), user)), change)
 
     async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(parsed)
         key = RequestKey(request_id, ("delete", str(parsed), recursive, user))
         rights = RemovalRights(self._ctx, parsed, caller)
@@ -169,44 +169,30 @@ class Names:
     async def set_times(
         self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None, request_id: str = ""
     ) -> None:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        await self._ctx.under_construction.settle(parsed)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            checks.check_access(tx, at, caller, Access.WRITE)
+            namespace.set_times(tx, at, modified_ms, accessed_ms)
 
-        def change(tx: Transaction) -> Applied[None]:
-            checks.check_access(tx, parsed, caller, Access.WRITE)
-            namespace.set_times(tx, parsed, modified_ms, accessed_ms)
-            return Applied(None)
-
-        await self._ctx.run_once(
-            RequestKey(request_id, ("times", str(parsed), user, modified_ms, accessed_ms)), change
-        )
+        await self._ctx.change(path, user, ("times", modified_ms, accessed_ms), request_id, change)
 
     async def set_permission(self, path: str, user: str, permission: int, request_id: str = "") -> None:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        await self._ctx.under_construction.settle(parsed)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            checks.check_owner(tx, at, caller)
+            namespace.set_permission(tx, at, permission)
 
-        def change(tx: Transaction) -> Applied[None]:
-            checks.check_owner(tx, parsed, caller)
-            namespace.set_permission(tx, parsed, permission)
-            return Applied(None)
-
-        await self._ctx.run_once(RequestKey(request_id, ("permission", str(parsed), user, permission)), change)
+        await self._ctx.change(path, user, ("permission", permission), request_id, change)
 
     async def set_owner(
         self, path: str, user: str, owner: str | None, group: str | None, request_id: str = ""
     ) -> None:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        await self._ctx.under_construction.settle(parsed)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            checks.check_set_owner(tx, at, caller, owner, group)
+            namespace.set_owner(tx, at, owner, group)
 
-        def change(tx: Transaction) -> Applied[None]:
-            checks.check_set_owner(tx, parsed, caller, owner, group)
-            namespace.set_owner(tx, parsed, owner, group)
-            return Applied(None)
-
-        await self._ctx.run_once(RequestKey(request_id, ("owner", str(parsed), user, owner, group)), change)
+        await self._ctx.change(path, user, ("owner", owner, group), request_id, change)
 
     async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
         wanted = checked_replication(replication, parsed)
 

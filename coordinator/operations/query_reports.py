@@ -36,7 +36,7 @@ class QueryReports:
 
     def report(self, said: QueryReport) -> None:
         """Takes the place of what was said before. Raises RunSuperseded, FileNotFound, AccessDenied."""
-        location, caller = changeable_path(said.location), self._ctx.callers.of(said.user)
+        location, caller = changeable_path(said.location), self._ctx.caller(said.user)
         with self._ctx.reader.view():
             checks.check_access(self._ctx.reader, location, caller, Access.WRITE)
             check_writer(self._ctx.reader, location)
@@ -52,7 +52,7 @@ class QueryReports:
 
         Each is for its user, for superusers, and for who may write the root: he has to know that a query lives.
         """
-        top, caller = NamespacePath(parse_path(path).components), self._ctx.callers.of(viewer.user)
+        top, caller = NamespacePath(parse_path(path).components), self._ctx.caller(viewer.user)
         found = []
         with self._ctx.reader.view():
             for root, said in self._last.items():

@@ -54,7 +54,7 @@ class QueryRuns:
         Asked again under its `request_id`, the run that was begun then. Raises AccessDenied, BadRequest,
         FileAlreadyExists for a file, RunSuperseded if another run was begun meanwhile.
         """
-        root, caller = changeable_path(path), self._ctx.callers.of(user)
+        root, caller = changeable_path(path), self._ctx.caller(user)
         if root.is_root or root.writer is not None:
             raise BadRequest(
                 f"{path} cannot be a checkpoint root: a run is begun for the directory itself, below /"
@@ -79,7 +79,7 @@ class QueryRuns:
 
     async def end(self, location: str, user: str, request_id: str = "", *, in_any_case: bool = False) -> None:
         """End a run at the word of its holder. Raises RunSuperseded, AccessDenied, BadRequest."""
-        parsed, caller = changeable_path(location), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(location), self._ctx.caller(user)
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_access(tx, parsed, caller, Access.WRITE)
@@ -95,7 +95,7 @@ class QueryRuns:
         Host and process of a run are for its user, for who may write the root, and for superusers.
         Raises FileNotFound, AccessDenied, BadRequest for more than `runs_listed_max`.
         """
-        parsed, caller = parse_path(path), self._ctx.callers.of(viewer.user)
+        parsed, caller = parse_path(path), self._ctx.caller(viewer.user)
         with self._ctx.reader.view():
             checks.check_list(self._ctx.reader, parsed, caller)
             find_existing(self._ctx.reader, parsed)

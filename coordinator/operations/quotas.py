@@ -6,12 +6,10 @@ from peacefs.coordinator.metadata.model import NamespaceUsage, Quota
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import quotas
-from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.namespace.permissions import Access
+from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
+from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.resolution import find_existing
-from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
-from peacefs.coordinator.namespace.snapshots import changeable_path, snapshotted_directory
-from peacefs.protocol.errors import AccessDenied
+from peacefs.coordinator.namespace.snapshots import snapshotted_directory
 
 from .context import OperationContext
 from .names import Names
@@ -28,19 +26,16 @@ class QuotaOperations:
         self, path: str, user: str, names: int | None, space: int | None, request_id: str = ""
     ) -> None:
         """See `quotas.set_quota`. Done once under a request id."""
-        if not self._ctx.callers.of(user).is_superuser:
-            raise AccessDenied(f"Access denied for user {user}. Superuser privilege is required")
-        parsed = changeable_path(path)
+        self._ctx.callers.need_superuser(user)
 
-        def change(tx: Transaction) -> Applied[None]:
-            quotas.set_quota(tx, parsed, names, space)
-            return Applied(None)
+        def change(tx: Transaction, at: NamespacePath, _caller: Principal) -> None:
+            quotas.set_quota(tx, at, names, space)
 
-        await self._ctx.run_once(RequestKey(request_id, ("quota", str(parsed), user, names, space)), change)
+        await self._ctx.change(path, user, ("quota", names, space), request_id, change)
 
     async def usage(self, path: str, user: str) -> Quota:
         """Return the usage of a path: at once for a directory with a quota, else counted. Raises FileNotFound."""
-        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.caller(user)
         if snapshotted_directory(parsed) is None:
             with self._ctx.reader.view():
                 kept = self._ctx.reader.quota(find_existing(self._ctx.reader, parsed).inode)

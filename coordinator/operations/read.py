@@ -143,7 +143,7 @@ class ReadOperations:
         A file that was deleted or replaced has none any more; whoever has it open may read on for as long as the
         token lives.
         """
-        caller, reader = self._ctx.callers.of(token.user), self._ctx.reader
+        caller, reader = self._ctx.caller(token.user), self._ctx.reader
         try:
             with reader.view():
                 if token.at_tx is None:
@@ -210,7 +210,7 @@ class ReadOperations:
         return opened
 
     def _open(self, path: str, parsed: NamespacePath, user: str) -> _OpenedFile:
-        caller = self._ctx.callers.of(user)
+        caller = self._ctx.caller(user)
         with self._ctx.reader.view():
             access_checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
             place = snapshots.locate(self._ctx.reader, parsed)

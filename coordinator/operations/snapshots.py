@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.transaction import Transaction
@@ -11,7 +9,7 @@ from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import snapshot_diff, snapshot_restore, snapshots
 from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath
 from peacefs.coordinator.namespace.permissions import Access, Principal
-from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, cached_reply, run_once
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshot_diff import Difference
 
 from .context import OperationContext
@@ -32,25 +30,15 @@ class SnapshotOperations:
 
     async def allow(self, path: str, user: str, request_id: str = "") -> None:
         self._ctx.callers.need_superuser(user)
-        parsed = snapshots.changeable_path(path)
-        key = RequestKey(request_id, ("allow snapshots", str(parsed), user))
-
-        def change(tx: Transaction) -> Applied[None]:
-            snapshots.allow(tx, parsed)
-            return Applied(None)
-
-        await self._ctx.run_once(key, change)
+        await self._ctx.change(
+            path, user, ("allow snapshots",), request_id, lambda tx, at, _: snapshots.allow(tx, at)
+        )
 
     async def disallow(self, path: str, user: str, request_id: str = "") -> None:
         self._ctx.callers.need_superuser(user)
-        parsed = snapshots.changeable_path(path)
-        key = RequestKey(request_id, ("disallow snapshots", str(parsed), user))
-
-        def change(tx: Transaction) -> Applied[None]:
-            snapshots.disallow(tx, parsed)
-            return Applied(None)
-
-        await self._ctx.run_once(key, change)
+        await self._ctx.change(
+            path, user, ("disallow snapshots",), request_id, lambda tx, at, _: snapshots.disallow(tx, at)
+        )
 
     async def create(self, path: str, user: str, name: str | None, request_id: str = "") -> str:
         """The path of the snapshot; without a name it gets one from the clock."""
@@ -58,26 +46,31 @@ class SnapshotOperations:
         now_ms = self._ctx.now_ms()
         named = name or snapshots.default_name(now_ms)
 
-        def change(tx: Transaction, parsed: NamespacePath) -> str:
-            snapshots.create(tx, parsed, named, now_ms)
-            return str(parsed.child(SNAPSHOTS_NAME).child(named))
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> str:
+            checks.check_owner(tx, at, caller)
+            snapshots.create(tx, at, named, now_ms)
+            return str(at.child(SNAPSHOTS_NAME).child(named))
 
-        return await self._as_owner(
-            path, user, change, RequestKey(request_id, ("create snapshot", path, user, name))
-        )
+        return await self._ctx.change(path, user, ("create snapshot", name), request_id, change)
 
     async def rename(self, path: str, user: str, name: str, new_name: str, request_id: str = "") -> None:
-        key = RequestKey(request_id, ("rename snapshot", path, user, name, new_name))
-        await self._as_owner(path, user, lambda tx, parsed: snapshots.rename(tx, parsed, name, new_name), key)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            checks.check_owner(tx, at, caller)
+            snapshots.rename(tx, at, name, new_name)
+
+        await self._ctx.change(path, user, ("rename snapshot", name, new_name), request_id, change)
 
     async def delete(self, path: str, user: str, name: str, request_id: str = "") -> None:
-        key = RequestKey(request_id, ("delete snapshot", path, user, name))
-        await self._as_owner(path, user, lambda tx, parsed: snapshots.delete(tx, parsed, name), key)
+        def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
+            checks.check_owner(tx, at, caller)
+            snapshots.delete(tx, at, name)
+
+        await self._ctx.change(path, user, ("delete snapshot", name), request_id, change)
         self._names.reclaim_soon()
 
     async def directories(self, user: str) -> list[snapshots.SnapshottableDirectory]:
         """Those that allow snapshots; of a user who is no superuser, as in HDFS, only his own."""
-        caller = self._ctx.callers.of(user)
+        caller = self._ctx.caller(user)
         with self._ctx.reader.view():
             found = snapshots.snapshottable_directories(self._ctx.reader)
         return [one for one in found if caller.is_superuser or one.status.owner == user]
@@ -86,14 +79,14 @@ class SnapshotOperations:
         """The snapshots of a directory. Raises SnapshotRefused, FileNotFound."""
         parsed = snapshots.changeable_path(path)
         with self._ctx.reader.view():
-            checks.check_access(self._ctx.reader, parsed, self._ctx.callers.of(user), Access.READ | Access.EXECUTE)
+            checks.check_access(self._ctx.reader, parsed, self._ctx.caller(user), Access.READ | Access.EXECUTE)
             return snapshots.list_snapshots(self._ctx.reader, parsed)
 
     async def diff(self, path: str, user: str, older: str, newer: str) -> list[Difference]:
         """Between two snapshots; no name stands for the directory as it is now."""
         parsed = snapshots.changeable_path(path)
         reader = self._ctx.reader
-        checks.check_access(reader, parsed, self._ctx.callers.of(user), Access.READ | Access.EXECUTE)
+        checks.check_access(reader, parsed, self._ctx.caller(user), Access.READ | Access.EXECUTE)
         directory = snapshots.snapshottable(reader, parsed)
         before, after = (
             reader.at(snapshots.existing_snapshot(reader, parsed, name)[1].at_tx, directory) if name else reader
@@ -106,7 +99,7 @@ class SnapshotOperations:
 
         Needs what deleting the contents would need.
         """
-        parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = snapshots.changeable_path(path), self._ctx.caller(user)
         key = RequestKey(request_id, ("restore snapshot", path, user, name))
         if cached_reply(self._ctx.reader, key) is not None:
             return
@@ -154,14 +147,3 @@ class SnapshotOperations:
 
     async def _copy_more(self, job: snapshot_restore.Restoration) -> snapshot_restore.Restoration:
         return await self._ctx.commit(lambda tx: snapshot_restore.copy_step(tx, job, reclaim_entries_per_commit))
-
-    async def _as_owner(
-        self, path: str, user: str, change: Callable[[Transaction, NamespacePath], A], key: RequestKey
-    ) -> A:
-        parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
-
-        def checked(tx: Transaction) -> Applied[A]:
-            checks.check_owner(tx, parsed, caller)
-            return Applied(change(tx, parsed))
-
-        return (await self._ctx.run_once(key, checked)).answer

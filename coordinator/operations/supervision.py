@@ -102,7 +102,7 @@ class SupervisionService:
         _check(record)
         if record.checkpoint:
             record = replace(record, checkpoint=str(parse_path(record.checkpoint)))
-        record = replace(record, is_superuser=self._ctx.callers.of(record.user).is_superuser)
+        record = replace(record, is_superuser=self._ctx.caller(record.user).is_superuser)
         await self._record(self._core.register(self._ctx.monotonic(), record))
         return self.status(record.name)
 

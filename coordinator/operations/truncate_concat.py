@@ -28,7 +28,7 @@ class TruncateConcat:
 
     async def truncate(self, path: str, length: int, user: str, request_id: str = "") -> bool:
         """Always true: there is nothing to be waited for. Raises IllegalChange, AlreadyBeingCreated, ..."""
-        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.caller(user)
         key = RequestKey(request_id, ("truncate", str(parsed), length, user))
         await self._ctx.under_construction.settle(parsed)
         with self._ctx.reader.view():
@@ -48,7 +48,7 @@ class TruncateConcat:
     async def concat(self, target: str, sources: Sequence[str], user: str, request_id: str = "") -> None:
         """Moves the contents of `sources` to the end of `target`, and raises as `truncate` does."""
         onto, parsed = changeable_path(target), [changeable_path(source) for source in sources]
-        caller = self._ctx.callers.of(user)
+        caller = self._ctx.caller(user)
         key = RequestKey(request_id, ("concat", str(onto), [str(path) for path in parsed], user))
         await self._ctx.under_construction.settle(onto, *parsed)
         with self._ctx.reader.view():

@@ -11,7 +11,7 @@ the file needs, shows it a moment later or completes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from peacefs.coordinator.metadata.model import InodeId
@@ -19,6 +19,7 @@ from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import FlushUploads, Message, UploadsFlushed
 from peacefs.runtime.effects import Ticket
+from peacefs.service.first_step import NOTHING_TO_WAIT_FOR
 
 from .core_driver import DatanodeSender
 from .leases import Leases
@@ -143,24 +144,27 @@ class UnderConstruction:
                 if one.node in nodes:
                     self._names.end(one.upload)
 
-    async def settle(self, *paths: NamespacePath) -> None:
+    def settle(self, *paths: NamespacePath) -> Awaitable[None]:
         """Before an operation on these names: whoever writes one of them has it shown, as in HDFS."""
-        if self._names:
-            now_s = self._monotonic()
-            await self._show([one for path in paths for one in self._names.at(now_s, path.components)], *paths)
+        if not self._names:
+            return NOTHING_TO_WAIT_FOR
+        now_s = self._monotonic()
+        return self._show([one for path in paths for one in self._names.at(now_s, path.components)], *paths)
 
-    async def settle_listing(self, directory: NamespacePath) -> None:
+    def settle_listing(self, directory: NamespacePath) -> Awaitable[None]:
         """Before the names in a directory, or one that is a file's, are looked at."""
-        if self._names:
-            now_s = self._monotonic()
-            there = self._names.at(now_s, directory.components)
-            await self._show(there + self._names.directly_in(now_s, directory.components), directory)
+        if not self._names:
+            return NOTHING_TO_WAIT_FOR
+        now_s = self._monotonic()
+        there = self._names.at(now_s, directory.components)
+        return self._show(there + self._names.directly_in(now_s, directory.components), directory)
 
-    async def settle_trees(self, *paths: NamespacePath) -> None:
+    def settle_trees(self, *paths: NamespacePath) -> Awaitable[None]:
         """Before something is done with all that is below these names, or with them."""
-        if self._names:
-            now_s = self._monotonic()
-            await self._show([one for path in paths for one in self._names.within(now_s, path.components)], *paths)
+        if not self._names:
+            return NOTHING_TO_WAIT_FOR
+        now_s = self._monotonic()
+        return self._show([one for path in paths for one in self._names.within(now_s, path.components)], *paths)
 
     async def flush(self, inode: InodeId) -> bool:
         """Before a file is read: have what has come of its body flushed. Return whether somebody was asked."""
@@ -169,6 +173,10 @@ class UnderConstruction:
             return False
         await self._ask({(upload.node, 0.0): [upload.name]})
         return True
+
+    def is_uploaded(self, inode: InodeId) -> bool:
+        """Return whether `flush` would ask somebody."""
+        return self._leases.upload_of(inode) is not None
 
     async def _show(self, begun: Sequence[BegunName], *named: NamespacePath) -> None:
         """A body is waited for if its file is looked for by name; with others of a directory, hardly."""

@@ -13,13 +13,20 @@ Wait = Callable[[Ticket, float], Awaitable[None]]
 
 async def wait_on_loop(ticket: Ticket, wait_s: float) -> None:
     """Wait on asyncio's event loop, on which the ticket is fired."""
-    fired = asyncio.Event()
-    ticket.when_fired(fired.set)
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def end() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    # Not asyncio.timeout, which needs a task: a call's first step runs outside any (`first_step`).
+    timer = loop.call_later(wait_s, end)
     try:
-        async with asyncio.timeout(wait_s):
-            await fired.wait()
-    except TimeoutError:
-        pass
+        ticket.when_fired(end)
+        await over
+    finally:
+        timer.cancel()
 
 
 class Waiters:

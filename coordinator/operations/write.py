@@ -115,7 +115,7 @@ class WriteOperations:
         under_construction.give_up(path, excluded)
         await under_construction.settle(path)
         with self._ctx.reader.view():
-            access_checks.check_create(self._ctx.reader, path, self._ctx.callers.of(file.user), file.overwrite)
+            access_checks.check_create(self._ctx.reader, path, self._ctx.caller(file.user), file.overwrite)
             check_writer(self._ctx.reader, path)
             if not file.overwrite:
                 self._check_not_under_construction(path, file.user)
@@ -383,7 +383,7 @@ class WriteOperations:
 
     def _publish(self, tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]) -> namespace.Publication:
         """The caller's rights are looked at again: what the path leads through may be another's by now."""
-        caller = self._ctx.callers.of(file.user)
+        caller = self._ctx.caller(file.user)
         if not caller.is_superuser and tx.answer(file.request_id) is None:
             access_checks.check_create(tx, parse_path(file.path), caller, file.overwrite)
         return namespace.complete_file(tx, file, chunks, self._ctx.now_ms())

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from peacefs.coordinator.audit_log import AuditLog, AuditRecord
+from peacefs.coordinator.calls.name_table import NAME_TABLE
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.messages import (
-    ConcatFiles,
-    CopyPath,
-    DropSnapshot,
-    ExchangePaths,
     Failure,
     Message,
-    RenamePath,
-    RenameTakenSnapshot,
-    ReturnToSnapshot,
-    TakeSnapshot,
 )
-from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.trace_context import current_id
 
@@ -54,6 +46,7 @@ class AuditedRpc:
         if code == "Unauthenticated":
             user, auth = None, "none"
         permission = getattr(asked, "permission", None)
+        row = NAME_TABLE.get(type(message))
         self._log.record(
             AuditRecord(
                 user=user,
@@ -61,7 +54,7 @@ class AuditedRpc:
                 address=host,
                 operation=type(message).__name__,
                 source=path,
-                destination=_destination_of(asked),
+                destination=None if row is None else row.destination(asked),
                 permission=f"{permission:04o}" if isinstance(permission, int) and permission >= 0 else None,
                 protocol="datanode" if is_datanode else "rpc",
                 allowed=code not in ("AccessDenied", "Unauthenticated"),
@@ -71,20 +64,3 @@ class AuditedRpc:
                 trace=current_id(),
             )
         )
-
-
-def _destination_of(asked: Message | NewFile) -> str | None:
-    """Return the other path, or name, that a call is about, as it is told of the same request over WebHDFS."""
-    match asked:
-        case RenamePath() | CopyPath():
-            return asked.target
-        case ConcatFiles():
-            return ",".join(asked.sources)
-        case ExchangePaths():
-            return ",".join(other for _, other in asked.pairs)
-        case TakeSnapshot() | DropSnapshot() | ReturnToSnapshot():
-            return asked.name or None
-        case RenameTakenSnapshot():
-            return asked.new_name
-        case _:
-            return None

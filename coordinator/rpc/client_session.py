@@ -4,7 +4,9 @@ They come to the port for HTTP (`service/http_server.py` tells them apart by the
 client needs no other address. A client knows no secret: it may ask what REST lets it ask. Who it is says the token
 of its hello, which is looked at with each call; where names are believed, the call itself.
 
-Everything runs on the event loop. A connection has one call under way; what it sends meanwhile waits.
+Everything runs on the event loop. The calls of a connection are carried out and answered in order. Those that
+arrive together are answered together, with one write. A call that waits for something, such as a commit, holds up
+the calls behind it on its connection, and no other connection.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, Final, cast
 
 from peacefs.coordinator.failover.door import Door
@@ -34,6 +37,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import Failure, Hello, Message
 from peacefs.runtime.counters import frames_sent
 from peacefs.runtime.frame_budget import ConnectionCounts, FrameBudget
+from peacefs.service.first_step import begin
 from peacefs.service.tls_listener import channel_of
 
 from .audited_calls import AuditedRpc
@@ -43,6 +47,8 @@ from .dispatch import CALLS_OF_CLIENTS, answer, is_read
 client_frame_bytes_max: Final = 2 * MIB
 client_links_max: Final = 4096
 client_links_per_address_max: Final = 2048
+# Calls of one connection that are answered before others get their turn.
+calls_per_turn_max: Final = 64
 
 
 _WRONG_PORT = (
@@ -79,8 +85,8 @@ class ClientLinks:
         #: The memory that their unfinished frames hold, and how many connections come from one address.
         self.frames: FrameBudget[ClientLink] = FrameBudget(begun_frames_bytes_max)
         self.crowd: ConnectionCounts[str] = ConnectionCounts(client_links_per_address_max)
-        #: Those with one, and what answers it.
-        self._busy: dict[ClientLink, asyncio.Task[None]] = {}
+        #: Those with one that waits for something, and what answers it.
+        self._busy: dict[ClientLink, asyncio.Task[Message]] = {}
 
     def link(self) -> ClientLink:
         """Return the link that serves a new connection."""
@@ -109,18 +115,49 @@ class ClientLinks:
         self._open.discard(link)
         self._idle.pop(link, None)
 
-    def begin(self, link: ClientLink, work: Coroutine[Any, Any, None]) -> None:
-        """A link without a call gets one, which says `ended`. Raises Overloaded when too many are under way."""
+    def refuse_overload(self) -> None:
+        """Before a call is begun. Raises Overloaded when too many are under way."""
         if len(self._busy) >= http_requests_in_flight_max:
-            work.close()
             raise Overloaded(f"{len(self._busy)} calls are under way already; try again")
-        self._busy[link] = asyncio.get_running_loop().create_task(work)
+
+    def waits(self, link: ClientLink, answering: asyncio.Task[Message]) -> None:
+        """A link has a call that waits for something; the task that answers it says `ended`."""
+        self._busy[link] = answering
         self._idle.pop(link, None)
 
     def ended(self, link: ClientLink) -> None:
         del self._busy[link]
         if link in self._open:
             self._idle[link] = None
+
+    def answered(self, link: ClientLink) -> None:
+        """A link has called, so that others have been idle for longer."""
+        if self._idle.pop(link, link) is None:
+            self._idle[link] = None
+
+    def answer(
+        self, message: Message, host: str | None, peer: Peer, caller: Caller | None
+    ) -> Coroutine[Any, Any, Message]:
+        """Return what gives the reply to a call of `peer`. It raises nothing, for a Failure is a reply too."""
+        who: Callable[[], Caller | None] | None = None
+        if caller is not None:
+            who = partial(_known, caller)
+        elif self.authenticate is not None:
+            # As of now: a token may have expired since the last call.
+            who = partial(self.authenticate, peer.credential)
+        answering = partial(answer, self.files, message, host, peer.name, caller=who, audited=self.audited)
+        return answering() if self.door is None else _through(self.door, answering, is_read=is_read(message))
+
+
+def _known(caller: Caller) -> Caller:
+    return caller
+
+
+async def _through(door: Door, answering: Callable[[], Awaitable[Message]], *, is_read: bool) -> Message:
+    try:
+        return await door.answered(answering, is_read=is_read)
+    except PeacefsError as refusal:
+        return Failure(refusal.code, refusal.message)
 
 
 class ClientLink(asyncio.Protocol):
@@ -134,7 +171,8 @@ class ClientLink(asyncio.Protocol):
         self._handshake: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
         self._host: str | None = None
-        self._answering = False
+        #: Nothing more is begun: a call waits, or others have their turn.
+        self._is_busy = False
         self._is_paused = False
         self._heard_s = 0.0
         self._deadline: asyncio.TimerHandle
@@ -173,36 +211,80 @@ class ClientLink(asyncio.Protocol):
 
     def _close_if_silent(self) -> None:
         idle_s = self._links.clock() - self._heard_s
-        if self._peer is None or (idle_s >= idle_connection_timeout_s and not self._answering):
+        if self._peer is None or (idle_s >= idle_connection_timeout_s and not self._is_busy):
             self._transport.abort()
             return
         wait_s = max(idle_connection_timeout_s - idle_s, handshake_timeout_s)
         self._deadline = asyncio.get_running_loop().call_later(wait_s, self._close_if_silent)
 
     def _work(self) -> None:
-        """Begins the next call, if it is here and none is under way."""
+        """Carry out the calls that are here, until one of them waits or others are to have their turn."""
+        answers: list[bytes] = []
         try:
-            while not self._answering and not self._transport.is_closing():
+            while not self._is_busy and not self._transport.is_closing():
                 frame = self._frames.next()
                 if frame is None:
                     break
-                # Bytes alone are no sign of life.
-                self._heard_s = self._links.clock()
                 self._expect_rest(0)
                 if self._peer is None:
+                    self._heard_s = self._links.clock()
                     self._continue_handshake(frame.message)
                 else:
-                    self._begin(frame.message, frame.tag)
+                    self._call(frame.message, frame.tag, answers)
         except PeacefsError as error:
+            self._send(answers)
+            answers.clear()
             self.refuse(error)
+        if answers:
+            # Bytes alone are no sign of life.
+            self._heard_s = self._links.clock()
+            self._links.answered(self)
+            self._send(answers)
         self._expect_rest(0 if self._transport.is_closing() else self._frames.buffered_bytes)
         self._read_while_there_is_room()
+
+    def _call(self, message: Message, tag: int, answers: list[bytes]) -> None:
+        """Carry a call out; its answer is added, or sent later if it waits."""
+        if type(message) not in CALLS_OF_CLIENTS:
+            raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say: {_WRONG_PORT}")
+        try:
+            self._links.refuse_overload()
+            replied = begin(self._answer(message, tag))
+        except Overloaded as error:
+            replied = Failure(error.code, error.message)
+        if isinstance(replied, asyncio.Task):
+            self._heard_s = self._links.clock()
+            self._is_busy = True
+            self._links.waits(self, replied)
+            return
+        answers.append(encode(replied, tag=tag))
+        if len(answers) >= calls_per_turn_max:
+            self._is_busy = True
+            asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_busy = False
+        self._work()
+
+    async def _answer(self, message: Message, tag: int) -> Message:
+        """Return the reply to a call; one that had to wait is sent here, and the calls behind it are begun."""
+        assert self._peer is not None
+        try:
+            reply = await self._links.answer(message, self._host, self._peer, self._caller)
+        finally:
+            if has_waited := self._is_busy:
+                self._is_busy = False
+                self._links.ended(self)
+        if has_waited:
+            self._write(reply, tag)
+            self._work()
+        return reply
 
     def _expect_rest(self, begun_bytes: int) -> None:
         """So much has come of a frame: it holds memory, and has to end in time, unless it waits for an answer."""
         if not begun_bytes and not self._held_bytes:
             return
-        is_awaited = begun_bytes > 0 and not self._answering
+        is_awaited = begun_bytes > 0 and not self._is_busy
         if not is_awaited and self._frame_deadline is not None:
             self._frame_deadline.cancel()
             self._frame_deadline = None
@@ -226,7 +308,7 @@ class ClientLink(asyncio.Protocol):
         self._transport.close()
 
     def _read_while_there_is_room(self) -> None:
-        is_full = self._answering and self._frames.buffered_bytes > link_at_once_bytes
+        is_full = self._is_busy and self._frames.buffered_bytes > link_at_once_bytes
         if is_full == self._is_paused or self._transport.is_closing():
             return
         self._is_paused = is_full
@@ -252,54 +334,16 @@ class ClientLink(asyncio.Protocol):
             self._write(self._peer.last_word)
             self._frames.bytes_max = client_frame_bytes_max
 
-    def _begin(self, message: Message, tag: int) -> None:
-        if not isinstance(message, CALLS_OF_CLIENTS):
-            raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say: {_WRONG_PORT}")
-        try:
-            self._links.begin(self, self._answer(message, tag))
-            self._answering = True
-        except Overloaded as error:
-            self._write(Failure(error.code, error.message), tag)
-
-    async def _answer(self, message: Message, tag: int) -> None:
-        assert self._peer is not None
-        try:
-            self._write(await self._reply_to(message), tag)
-        finally:
-            self._answering = False
-            self._links.ended(self)
-        self._work()
-
-    async def _reply_to(self, message: Message) -> Message:
-        assert self._peer is not None
-        if self._links.door is None:
-            return await self._answer_of_files(message)
-        try:
-            return await self._links.door.answered(
-                lambda: self._answer_of_files(message), is_read=is_read(message)
-            )
-        except PeacefsError as refusal:
-            return Failure(refusal.code, refusal.message)
-
-    def _answer_of_files(self, message: Message) -> Coroutine[Any, Any, Message]:
-        assert self._peer is not None
-        links = self._links
-        return answer(links.files, message, self._host, self._peer.name, caller=self._who, audited=links.audited)
-
-    def _who(self) -> Caller | None:
-        """Return the caller as of now: a token may have expired since the last call. Raises Unauthenticated."""
-        if self._caller is not None or self._links.authenticate is None:
-            return self._caller
-        assert self._peer is not None
-        return self._links.authenticate(self._peer.credential)
-
     def _write(self, message: Message, tag: int = 0) -> None:
+        self._send([encode(message, tag=tag)])
+
+    def _send(self, frames: list[bytes]) -> None:
         """A client that does not read its answers is cut off rather than waited for."""
-        if self._transport.is_closing():
+        if not frames or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > link_backlog_bytes_max:
             log.warning("a client on %s does not read what it is sent; its connection is closed", self._host)
             self._transport.abort()
             return
-        frames_sent.inc()
-        self._transport.write(encode(message, tag=tag))
+        frames_sent.inc(len(frames))
+        self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))

@@ -82,7 +82,7 @@ class DatanodeService:
             self._report(link, message, tag)
         elif isinstance(message, Register):
             self._come(link, message, tag)
-        elif isinstance(message, CALLS_OF_DATANODES):
+        elif type(message) in CALLS_OF_DATANODES:
             self._call(link, message, tag)
         else:
             raise ProtocolViolation(f"{type(message).__name__} has no place here")

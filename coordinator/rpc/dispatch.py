@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from peacefs.coordinator.authentication.token_bearer import check_bearer_of
+from peacefs.coordinator.calls.name_row import Row
+from peacefs.coordinator.calls.name_table import NAME_TABLE
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
@@ -26,7 +28,6 @@ from peacefs.protocol.messages import (
     KeepChunks,
     Message,
     NameCall,
-    NameChange,
     Opened,
     OpenFile,
     PublishFile,
@@ -44,31 +45,120 @@ from peacefs.runtime.tracing import is_tracing, traced
 from peacefs.service.outcomes import DONE, of_failure
 
 from .audited_calls import AuditedRpc
-from .call_metrics import call_seconds
-from .name_calls import carry_out_name_call
+from .call_metrics import observe_call
 
 log = logging.getLogger("peacefs.coordinator")
 N = TypeVar("N", NewFile, OpenFile, NameCall)
 
-_WITH_A_TOKEN = (
-    *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
-)
+
+#: Returns the reply to a message of someone on a host; the last argument is the datanode that it came from.
+CarryOut = Callable[[Files, Any, str | None, NodeId | None], Coroutine[Any, Any, Message]]
+
+
+class Call(NamedTuple):
+    """How a kind of message is served."""
+
+    carry_out: CarryOut
+    #: Returns the message with the user for whom it is carried out. Raises AccessDenied.
+    name: Callable[[Any, Caller], Message]
+    #: The call changes nothing: its answer is only worth something from a coordinator that leads.
+    is_read: bool = False
+
+
+def _named(message: N, caller: Caller) -> N:
+    user = caller.acting_as(message.user)
+    return message if message.user == user else replace(message, user=user)
+
+
+def _of_named_file(message: CreateFile | PublishFile, caller: Caller) -> Message:
+    return replace(message, file=_named(message.file, caller))
+
+
+def _with_own_token(message: Message, caller: Caller) -> Message:
+    check_bearer_of(message, caller)
+    return message
+
+
+async def _state_write_set(files: Files, asked: StateWriteSet, host: str | None, link: NodeId | None) -> Message:
+    return await files.schedule.state(asked, link, host)
+
+
+async def _stream_ended(files: Files, asked: StreamEnded, _host: str | None, link: NodeId | None) -> Message:
+    assert link is not None
+    return files.schedule.ended(link, asked)
+
+
+async def _streams_found(files: Files, asked: StreamsFound, _host: str | None, link: NodeId | None) -> Message:
+    assert link is not None
+    return files.schedule.found(link, asked)
+
+
+async def _create(files: Files, asked: CreateFile, host: str | None, _link: NodeId | None) -> Message:
+    if asked.is_empty:
+        return await files.writing.create_empty(asked.file)
+    ticket = await files.writing.create(
+        asked.file, host, failed=frozenset(asked.exclude), abandoned=asked.abandoned
+    )
+    return Created(ticket.token, ticket.allocated, ticket.block_bytes)
+
+
+async def _open(files: Files, asked: OpenFile, host: str | None, _link: NodeId | None) -> Message:
+    token, layout, _status = await files.reading.open_direct(asked.path, asked.user, host)
+    return Opened(token, layout)
+
+
+def _carrying_out(row: Row) -> CarryOut:
+    async def carry_out(files: Files, asked: Message, host: str | None, _link: NodeId | None) -> Message:
+        return row.reply(await row.run(files, asked, host))
+
+    return carry_out
+
+
+#: Every call about a file, by its message.
+_FILE_CALLS: Final[Mapping[type[Message], Call]] = {
+    CreateFile: Call(_create, _of_named_file),
+    PublishFile: Call(lambda files, asked, host, _link: files.writing.publish(asked, host), _of_named_file),
+    OpenFile: Call(_open, _named, is_read=True),
+    AllocateChunk: Call(lambda files, asked, host, _link: files.writing.allocate(asked, host), _with_own_token),
+    CompleteFile: Call(lambda files, asked, host, _link: files.writing.complete(asked, host), _with_own_token),
+    FlushFile: Call(lambda files, asked, host, link: files.writing.flush(asked, host, link), _with_own_token),
+    KeepChunks: Call(lambda files, asked, _host, _link: files.writing.keep(asked), _with_own_token),
+    TakeLease: Call(
+        lambda files, asked, host, link: files.appending.take_lease(asked, host, link), _with_own_token
+    ),
+    RenewLease: Call(lambda files, asked, _host, link: files.appending.renew(asked, link), _with_own_token),
+    AbandonLease: Call(lambda files, asked, _host, _link: files.appending.abandon(asked), _with_own_token),
+    GetLayout: Call(
+        lambda files, asked, host, _link: files.reading.layout(asked, host), _with_own_token, is_read=True
+    ),
+    ReportCorrupt: Call(lambda files, asked, _host, _link: files.reading.report_corrupt(asked), _with_own_token),
+    StateReads: Call(lambda files, asked, _host, _link: files.recovery.state(asked), _with_own_token),
+    StateWriteSet: Call(_state_write_set, _with_own_token),
+    StreamEnded: Call(_stream_ended, _with_own_token),
+    StreamsFound: Call(_streams_found, _with_own_token),
+}
+_CALLS: Final[Mapping[type[Message], Call]] = {
+    **_FILE_CALLS,
+    **{row.message: Call(_carrying_out(row), _named, row.is_read) for row in NAME_TABLE.values()},
+}
+_OF_DATANODES_ALONE: Final = frozenset({TakeLease, StreamEnded, StreamsFound})
+_OF_CLIENTS_ALONE: Final = frozenset({CreateFile, PublishFile, OpenFile, StateReads})
 #: Calls by datanodes, as clients that live in them.
-CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, FlushFile, StreamEnded, StreamsFound)
+CALLS_OF_DATANODES: Final = frozenset(_FILE_CALLS) - _OF_CLIENTS_ALONE
 #: Calls by clients, which authenticate as over HTTP.
-CALLS_OF_CLIENTS = (NameCall, *_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
+CALLS_OF_CLIENTS: Final = frozenset(_CALLS) - _OF_DATANODES_ALONE
 
 
 def is_read(message: Message) -> bool:
     """Return whether a call only looks: its answer is worth something from a coordinator that leads alone."""
-    return isinstance(message, OpenFile | GetLayout) or (
-        isinstance(message, NameCall) and not isinstance(message, NameChange)
-    )
+    return _CALLS[type(message)].is_read
 
 
-def believed() -> Caller | None:
-    """Return nobody: the names in messages count."""
-    return None
+def carry_out(
+    files: Files, message: Message, host: str | None, link: NodeId | None = None
+) -> Coroutine[Any, Any, Message]:
+    """Return the reply to a call of someone on `host`, as `answer` does, but raise what it is refused with."""
+    return _CALLS[type(message)].carry_out(files, message, host, link)
 
 
 async def answer(
@@ -78,117 +168,49 @@ async def answer(
     who: str,
     *,
     link: NodeId | None = None,
-    caller: Callable[[], Caller | None] = believed,
+    caller: Callable[[], Caller | None] | None = None,
     audited: AuditedRpc | None = None,
 ) -> Message:
     """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
 
     `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over. `caller`
-    authenticates who calls, or raises.
+    authenticates who calls, or raises; without it the names in messages are believed.
     """
     began_s = time.perf_counter()
+    kind = type(message)
     context = context_of(message)
     if is_tracing():
-        context = traced(type(message).__name__, context, {})
+        context = traced(kind.__name__, context, {})
     enter(context)
     who_asks: Caller | None = None
+    failed = ""
+    reply: Message
+    watched = files.durable.watched()
     try:
-        who_asks = caller()
-        watched = files.durable.watched()
-        reply = await watched.run(_reply(files, _in_the_name_of(message, who_asks), host, who, link))
-        await files.durable.settle(watched)
-    except PeacefsError as refusal:
-        reply = Failure(refusal.code, refusal.message)
+        call, asked = _CALLS[kind], message
+        if caller is not None and (who_asks := caller()) is not None:
+            asked = call.name(message, who_asks)
+        reply = await watched.run(call.carry_out(files, asked, host, link))
+    except PeacefsError as error:
+        failed = error.code
+        reply = Failure(failed, error.message, error.culprit)
+    except Exception:
+        failed = PeacefsError.__name__
+        log.exception("a %s of %s failed", kind.__name__, who)
+        reply = Failure(failed, "an internal error of the coordinator; its log says more")
+    if watched.needed:
+        try:
+            await files.durable.settle(watched)
+        except PeacefsError as error:
+            failed = error.code
+            reply = Failure(failed, error.message)
     seconds = time.perf_counter() - began_s
-    outcome = of_failure(reply.code) if isinstance(reply, Failure) else DONE
-    call_seconds.labels(type(message).__name__, outcome).observe(seconds)
+    outcome = of_failure(failed) if failed else DONE
+    observe_call(kind.__name__, outcome, seconds)
     if context.recording is not None:
-        context.recording.end(reply.code if isinstance(reply, Failure) else "")
+        context.recording.end(failed)
     if log.isEnabledFor(logging.DEBUG):
-        log.debug("%s of %s: %s after %.1f ms", type(message).__name__, who, outcome, seconds * 1000)
+        log.debug("%s of %s: %s after %.1f ms", kind.__name__, who, outcome, seconds * 1000)
     if audited is not None:
         audited.tell(message, reply, host, caller=who_asks, is_datanode=link is not None, seconds=seconds)
     return reply
-
-
-async def _reply(files: Files, message: Message, host: str | None, who: str, link: NodeId | None) -> Message:
-    try:
-        return await carry_out(files, message, host, link)
-    except PeacefsError as error:
-        return Failure(error.code, error.message, error.culprit)
-    except Exception:
-        log.exception("a %s of %s failed", type(message).__name__, who)
-        return Failure("PeacefsError", "an internal error of the coordinator; its log says more")
-
-
-def _in_the_name_of(message: Message, caller: Caller | None) -> Message:
-    """The message with the user that it is carried out for. Raises AccessDenied where that is another."""
-    if caller is None:
-        return message
-    match message:
-        case NameCall():
-            return _named(message, caller)
-        case OpenFile():
-            return _named(message, caller)
-        case CreateFile() | PublishFile():
-            return replace(message, file=_named(message.file, caller))
-        case _:
-            check_bearer_of(message, caller)
-            return message
-
-
-def _named(message: N, caller: Caller) -> N:
-    user = caller.acting_as(message.user)
-    return message if message.user == user else replace(message, user=user)
-
-
-async def carry_out(files: Files, message: Message, host: str | None, link: NodeId | None = None) -> Message:
-    """The reply to a call of someone on `host`, as in `answer`; raises what it is refused with."""
-    match message:
-        case NameCall():
-            return await carry_out_name_call(files, message, host)
-        case StateWriteSet():
-            return await files.schedule.state(message, link, host)
-        case StreamEnded() if link is not None:
-            return files.schedule.ended(link, message)
-        case StreamsFound() if link is not None:
-            return files.schedule.found(link, message)
-        case CreateFile(is_empty=True):
-            return await files.writing.create_empty(message.file)
-        case CreateFile():
-            return await create(files, message, host)
-        case PublishFile():
-            return await files.writing.publish(message, host)
-        case OpenFile():
-            token, layout, _status = await files.reading.open_direct(message.path, message.user, host)
-            return Opened(token, layout)
-        case AllocateChunk():
-            return await files.writing.allocate(message, host)
-        case CompleteFile():
-            return await files.writing.complete(message, host)
-        case FlushFile():
-            return await files.writing.flush(message, host, link)
-        case TakeLease():
-            return await files.appending.take_lease(message, host, link)
-        case KeepChunks():
-            return await files.writing.keep(message)
-        case RenewLease():
-            return await files.appending.renew(message, link)
-        case AbandonLease():
-            return await files.appending.abandon(message)
-        case GetLayout():
-            return await files.reading.layout(message, host)
-        case ReportCorrupt():
-            return await files.reading.report_corrupt(message)
-        case StateReads():
-            return await files.recovery.state(message)
-        case _:
-            raise AssertionError(f"{type(message).__name__} is not dispatched here")
-
-
-async def create(files: Files, message: CreateFile, host: str | None) -> Created:
-    """Carry out a message of a client on `host`."""
-    ticket = await files.writing.create(
-        message.file, host, failed=frozenset(message.exclude), abandoned=message.abandoned
-    )
-    return Created(ticket.token, ticket.allocated, ticket.block_bytes)

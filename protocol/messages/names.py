@@ -135,16 +135,24 @@ class NameChanged(Message, frozen=True):
 
 
 class Mkdirs(NameChange, frozen=True):
-    """Make a directory and its missing parents."""
+    """Make a directory and its missing parents. `unmasked` is the permission before the client's umask.
+
+    WebHDFS sends it; it counts where a default ACL is inherited.
+    """
 
     permission: int
+    unmasked: int | None = None
 
 
 class RenamePath(NameChange, frozen=True):
-    """Rename a path to exactly `target`, even if that is an existing directory."""
+    """Rename a path to exactly `target`, even if that is an existing directory.
+
+    `is_legacy` is HDFS's older rename, which moves into an existing directory; WebHDFS asks for it.
+    """
 
     target: str
     overwrite: bool
+    is_legacy: bool = False
 
 
 class ExchangePaths(NameChange, frozen=True):

@@ -1,28 +1,25 @@
-"""The WebHDFS operations of the coordinator. Parses an ASGI scope into a request. Pure.
+"""The operations of the coordinator that only WebHDFS has. Pure.
 
-There is one small class per operation, which parses its own parameters. `OPERATIONS` lists them all. Parameters
-without meaning here (`buffersize`) are ignored. Requests to gateways are in `redirects`.
+There is one small class per operation, which parses its own parameters. Parameters without meaning here
+(`buffersize`) are ignored. An operation that our client asks for, too, has a message instead, and a row in the
+coordinator's table. Requests to gateways are in `redirects`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from peacefs.protocol.asgi import Scope
-from peacefs.protocol.errors import BadRequest, Unsupported
-from peacefs.protocol.limits import replication_default
+from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.values.account_names import check_account_name
 
-from .acl_requests import ACL_OPERATIONS
 from .attribute_requests import ATTRIBUTE_OPERATIONS
 from .delegation_requests import CancelDelegationToken, GetDelegationToken, RenewDelegationToken
 from .policy_requests import POLICY_OPERATIONS
-from .query import RequestQuery, find_operation, invalid, path_of
-from .request import Reader, Request, asker, plain
+from .query import RequestQuery, invalid
+from .request import Reader, Request, plain
 from .snapshot_requests import SNAPSHOT_OPERATIONS
 
 #: HDFS's defaults for files and for directories.
@@ -39,11 +36,6 @@ _FS_ACTION = re.compile("[r-][w-][x-]")
 
 
 @dataclass(frozen=True, slots=True)
-class GetStatus(Request):
-    """GETFILESTATUS, and GETFILELINKSTATUS, because there are no links."""
-
-
-@dataclass(frozen=True, slots=True)
 class GetLinkTarget(Request):
     """GETLINKTARGET, which always fails because there are no links."""
 
@@ -51,27 +43,6 @@ class GetLinkTarget(Request):
 @dataclass(frozen=True, slots=True)
 class ListStatus(Request):
     """LISTSTATUS"""
-
-
-@dataclass(frozen=True, slots=True)
-class ListStatusBatch(Request):
-    """LISTSTATUS_BATCH: a page of entries after a name."""
-
-    start_after: str | None
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> ListStatusBatch:
-        return cls(path, user, query.text("startafter"))
-
-
-@dataclass(frozen=True, slots=True)
-class GetContentSummary(Request):
-    """GETCONTENTSUMMARY"""
-
-
-@dataclass(frozen=True, slots=True)
-class GetQuotaUsage(Request):
-    """GETQUOTAUSAGE"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +63,6 @@ class GetLocatedBlocks(GetBlockLocations):
 @dataclass(frozen=True, slots=True)
 class GetSpace(Request):
     """GETSTATUS: capacity and use of the whole file system; the path is ignored."""
-
-
-@dataclass(frozen=True, slots=True)
-class GetServerDefaults(Request):
-    """GETSERVERDEFAULTS"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +151,7 @@ class Create(Redirected):
             replication=query.integer("replication", 0, 1),
             block_bytes=query.integer("blocksize", 0, 1),
             create_parent=query.boolean("createparent", True),
-            unmasked=_unmasked(query),
+            unmasked=unmasked(query),
         )
         return cls(path, user, *_redirection(query), file)
 
@@ -197,135 +163,7 @@ class Append(Redirected):
         return cls(path, user, *_redirection(query))
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate(Request):
-    """TRUNCATE, to `length` bytes."""
-
-    length: int
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> Truncate:
-        query.required("newlength")
-        return cls(path, user, query.integer("newlength", 0, 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Concatenate(Request):
-    """CONCAT: moves the contents of `sources` to the end of the file."""
-
-    sources: tuple[str, ...]
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> Concatenate:
-        return cls(path, user, query.sequence("sources"))
-
-
-@dataclass(frozen=True, slots=True)
-class MakeDirectories(Request):
-    permission: int
-    unmasked: int | None = None
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> MakeDirectories:
-        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION), _unmasked(query))
-
-
-@dataclass(frozen=True, slots=True)
-class Rename(Request):
-    """RENAME. `options` are from `renameoptions`, in capitals; without any it is HDFS's older rename.
-
-    Stock clients use `TO_TRASH` to move files to the trash; it never replaces a file.
-    """
-
-    destination: str
-    options: frozenset[str]
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> Rename:
-        options = frozenset(option.strip().upper() for option in query.names("renameoptions"))
-        if unknown := options - {"NONE", "OVERWRITE", "TO_TRASH"}:
-            constant = f"org.apache.hadoop.fs.Options.Rename.{min(unknown)}"
-            raise invalid("renameoptions", f"No enum constant {constant}")
-        return cls(path, user, query.required("destination"), options)
-
-
-@dataclass(frozen=True, slots=True)
-class Delete(Request):
-    recursive: bool
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> Delete:
-        return cls(path, user, query.boolean("recursive", False))
-
-
-@dataclass(frozen=True, slots=True)
-class SetTimes(Request):
-    """SETTIMES, in milliseconds since 1970; None means unchanged."""
-
-    modified_ms: int | None
-    accessed_ms: int | None
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> SetTimes:
-        modified, accessed = (query.integer(name, -1, -1) for name in ("modificationtime", "accesstime"))
-        return cls(path, user, None if modified < 0 else modified, None if accessed < 0 else accessed)
-
-
-@dataclass(frozen=True, slots=True)
-class SetPermission(Request):
-    permission: int
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> SetPermission:
-        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION))
-
-
-@dataclass(frozen=True, slots=True)
-class SetOwner(Request):
-    """SETOWNER; None means unchanged."""
-
-    owner: str | None
-    group: str | None
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> SetOwner:
-        owner, group = query.text("owner"), query.text("group")
-        if owner is None and group is None:
-            raise BadRequest("Both owner and group are empty.")
-        for what, name in (("owner", owner), ("group", group)):
-            if name is not None:
-                check_account_name(what, name)
-        return cls(path, user, owner, group)
-
-
-@dataclass(frozen=True, slots=True)
-class SetReplication(Request):
-    replication: int
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> SetReplication:
-        return cls(path, user, query.integer("replication", replication_default, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class SetQuota(Request):
-    """SETQUOTA, for names and bytes; None means unchanged, -1 removes a quota."""
-
-    names: int | None
-    space: int | None
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> SetQuota:
-        names, space = (
-            None if value == _QUOTA_UNCHANGED else value
-            for value in (
-                query.integer(name, _QUOTA_UNCHANGED, -1) for name in ("namespacequota", "storagespacequota")
-            )
-        )
-        return cls(path, user, names, space)
-
-
-def _unmasked(query: RequestQuery) -> int | None:
+def unmasked(query: RequestQuery) -> int | None:
     """Return the permission before the client's umask, which is used if a default ACL is inherited."""
     said = query.permission("unmaskedpermission", -1)
     return None if said < 0 else said
@@ -335,19 +173,13 @@ def _redirection(query: RequestQuery) -> tuple[frozenset[str], bool]:
     return query.names("excludedatanodes"), query.boolean("noredirect", False)
 
 
-#: All supported operations, by HTTP method.
-OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
+#: The operations that only WebHDFS has, by HTTP method.
+WEBHDFS_OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "GET": {
-        "GETFILESTATUS": plain(GetStatus),
-        "GETFILELINKSTATUS": plain(GetStatus),
         "LISTSTATUS": plain(ListStatus),
-        "LISTSTATUS_BATCH": ListStatusBatch.read,
-        "GETCONTENTSUMMARY": plain(GetContentSummary),
-        "GETQUOTAUSAGE": plain(GetQuotaUsage),
         "GETFILEBLOCKLOCATIONS": GetBlockLocations.read,
         "GET_BLOCK_LOCATIONS": GetLocatedBlocks.read,
         "GETSTATUS": plain(GetSpace),
-        "GETSERVERDEFAULTS": plain(GetServerDefaults),
         "GETHOMEDIRECTORY": plain(GetHomeDirectory),
         "GETTRASHROOT": plain(GetTrashRoot),
         "GETTRASHROOTS": GetTrashRoots.read,
@@ -356,44 +188,18 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETFILECHECKSUM": GetChecksum.read,
         "OPEN": Open.read,
         "GETDELEGATIONTOKEN": GetDelegationToken.read,
-        **ACL_OPERATIONS["GET"],
         **ATTRIBUTE_OPERATIONS["GET"],
         **SNAPSHOT_OPERATIONS["GET"],
         **POLICY_OPERATIONS["GET"],
     },
     "PUT": {
         "CREATE": Create.read,
-        "MKDIRS": MakeDirectories.read,
-        "RENAME": Rename.read,
-        "SETTIMES": SetTimes.read,
-        "SETPERMISSION": SetPermission.read,
-        "SETOWNER": SetOwner.read,
-        "SETREPLICATION": SetReplication.read,
-        "SETQUOTA": SetQuota.read,
         "RENEWDELEGATIONTOKEN": RenewDelegationToken.read,
         "CANCELDELEGATIONTOKEN": CancelDelegationToken.read,
-        **ACL_OPERATIONS["PUT"],
-        **ATTRIBUTE_OPERATIONS["PUT"],
-        **SNAPSHOT_OPERATIONS["PUT"],
         **POLICY_OPERATIONS["PUT"],
     },
     "POST": {
         "APPEND": Append.read,
-        "TRUNCATE": Truncate.read,
-        "CONCAT": Concatenate.read,
         **POLICY_OPERATIONS["POST"],
     },
-    "DELETE": {
-        "DELETE": Delete.read,
-        **SNAPSHOT_OPERATIONS["DELETE"],
-    },
 }
-
-
-def parse_request(scope: Scope) -> Request:
-    """Parse an HTTP request into an operation. Raises only BadRequest, Unsupported or AccessDenied."""
-    query = RequestQuery(scope["query_string"])
-    read = find_operation(scope["method"], query, OPERATIONS)
-    request = read(path_of(scope), asker(scope, query), query)
-    request_id = query.text("requestid")
-    return request if request_id is None else replace(request, request_id=request_id)

@@ -11,46 +11,6 @@ from .request import Reader, Request, plain
 
 
 @dataclass(frozen=True, slots=True)
-class AllowSnapshots(Request):
-    """ALLOWSNAPSHOT"""
-
-
-@dataclass(frozen=True, slots=True)
-class DisallowSnapshots(Request):
-    """DISALLOWSNAPSHOT"""
-
-
-@dataclass(frozen=True, slots=True)
-class CreateSnapshot(Request):
-    """CREATESNAPSHOT; without a name, one is generated."""
-
-    name: str | None
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> CreateSnapshot:
-        return cls(path, user, query.text("snapshotname"))
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteSnapshot(Request):
-    name: str
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> DeleteSnapshot:
-        return cls(path, user, query.required("snapshotname"))
-
-
-@dataclass(frozen=True, slots=True)
-class RenameSnapshot(Request):
-    name: str
-    new_name: str
-
-    @classmethod
-    def read(cls, path: str, user: str, query: RequestQuery) -> RenameSnapshot:
-        return cls(path, user, query.required("oldsnapshotname"), query.required("snapshotname"))
-
-
-@dataclass(frozen=True, slots=True)
 class GetSnapshotDiff(Request):
     """GETSNAPSHOTDIFF; an empty name means the current directory contents."""
 
@@ -84,11 +44,4 @@ SNAPSHOT_OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETSNAPSHOTDIFF": GetSnapshotDiff.read,
         "GETSNAPSHOTDIFFLISTING": GetSnapshotDiffListing.read,
     },
-    "PUT": {
-        "ALLOWSNAPSHOT": plain(AllowSnapshots),
-        "DISALLOWSNAPSHOT": plain(DisallowSnapshots),
-        "CREATESNAPSHOT": CreateSnapshot.read,
-        "RENAMESNAPSHOT": RenameSnapshot.read,
-    },
-    "DELETE": {"DELETESNAPSHOT": DeleteSnapshot.read},
 }

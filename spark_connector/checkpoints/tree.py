@@ -196,7 +196,7 @@ class PeaceTree:
         return str(number) if number else ""
 
     def attribute(self, path: str, name: str) -> bytes | None:
-        return self._files.attributes(path).get(name)
+        return self._files.xattrs.get(path).get(name)
 
     def uri(self, path: str) -> str:
         return f"{parse_address(self._files.address).webhdfs}{path}"
@@ -206,7 +206,7 @@ class PeaceTree:
         return self._files.user
 
     def set_attribute(self, path: str, name: str, value: bytes) -> None:
-        self._files.set_attribute(path, name, value)
+        self._files.xattrs.set(path, name, value)
 
     def exists(self, path: str) -> bool:
         return self._files.exists(path)

@@ -178,7 +178,7 @@ def test_superuser_is_one_by_the_identity_of_its_token(cluster, administration, 
     root = administration.create(getpass.getuser(), 600).token
     with PeaceFileSystem(cluster.http_address, token=root) as files:
         assert files.read("/user/alice/mine") == b"secret"
-        files.set_quota("/user/alice", names=1000)
+        files.quotas.set("/user/alice", names=1000)
 
 
 def test_frames_are_from_whom_the_hello_shows(cluster, alice, bob):

@@ -78,27 +78,29 @@ def test_setfacl_adds_removes_replaces_and_clears(run: Run, files: PeaceFileSyst
     files.write(path, b"x")
     files.set_permission(path, 0o640)
     run("setfacl", "-m", "user:bob:r--,group:staff:rw-", path)
-    assert acl_text(files.acl(path)) == "user::rw-,user:bob:r--,group::r--,group:staff:rw-,mask::rw-,other::---"
+    assert (
+        acl_text(files.acls.get(path)) == "user::rw-,user:bob:r--,group::r--,group:staff:rw-,mask::rw-,other::---"
+    )
     run("setfacl", "-x", "user:bob", path)
-    assert acl_text(files.acl(path)) == "user::rw-,group::r--,group:staff:rw-,mask::rw-,other::---"
+    assert acl_text(files.acls.get(path)) == "user::rw-,group::r--,group:staff:rw-,mask::rw-,other::---"
     run("setfacl", "--set", "user::rw-,user:ann:r--,group::---,other::r--", path)
-    assert acl_text(files.acl(path)) == "user::rw-,user:ann:r--,group::---,mask::r--,other::r--"
+    assert acl_text(files.acls.get(path)) == "user::rw-,user:ann:r--,group::---,mask::r--,other::r--"
     run("setfacl", "-b", path)
-    assert acl_text(files.acl(path)) == "user::rw-,group::---,other::r--"
+    assert acl_text(files.acls.get(path)) == "user::rw-,group::---,other::r--"
 
 
 def test_setfacl_of_a_tree_gives_files_no_default_entries(run: Run, files: PeaceFileSystem, home: str) -> None:
     files.write(f"{home}/tree/file", b"x")
     spec = "user:bob:rwx,default:user:bob:rwx"
     assert lines(run, "setfacl", "-R", "-m", spec, f"{home}/tree") == []
-    assert "user:bob:rwx" in map(str, files.acl(f"{home}/tree/file"))
-    assert "default:user:bob:rwx" in map(str, files.acl(f"{home}/tree"))
+    assert "user:bob:rwx" in map(str, files.acls.get(f"{home}/tree/file"))
+    assert "default:user:bob:rwx" in map(str, files.acls.get(f"{home}/tree"))
     assert [line for line in lines(run, "getfacl", "-R", f"{home}/tree") if line.startswith("# file")] == [
         f"# file: {home}/tree",
         f"# file: {home}/tree/file",
     ]
     assert lines(run, "setfacl", "-R", "-k", f"{home}/tree") == []
-    assert not any("default" in str(entry) for entry in files.acl(f"{home}/tree"))
+    assert not any("default" in str(entry) for entry in files.acls.get(f"{home}/tree"))
 
 
 @pytest.mark.parametrize(
@@ -157,17 +159,17 @@ def test_attributes_are_set_shown_and_removed(run: Run, files: PeaceFileSystem, 
     assert lines(run, "getfattr", "-d", path) == [f"# file: {path}", 'user.a="text"', 'user.b="12"', "user.c"]
     assert lines(run, "getfattr", "-n", "user.b", "-e", "hex", path) == [f"# file: {path}", "user.b=0x3132"]
     assert lines(run, "setfattr", "-x", "user.a", path) == []
-    assert files.attributes(path) == {"user.b": b"12", "user.c": b""}
+    assert files.xattrs.get(path) == {"user.b": b"12", "user.c": b""}
 
 
 def test_acls_of_the_python_client_raise_what_hdfs_does(files: PeaceFileSystem, home: str) -> None:
     files.write(f"{home}/file", b"x")
     with pytest.raises(InvalidAcl, match=f"only directories may have a default ACL. Path: {home}/file"):
-        files.modify_acl(f"{home}/file", parse_acl("default:user:bob:r--"))
+        files.acls.modify(f"{home}/file", parse_acl("default:user:bob:r--"))
     with pytest.raises(FileNotFound):
-        files.acl(f"{home}/nothing")
-    files.set_acl(f"{home}/file", parse_acl("user::rw-,group::r--,group:staff:rwx,other::---"))
-    files.remove_acl_entries(f"{home}/file", parse_acl("group:staff", with_permissions=False))
-    assert not any(entry.name for entry in files.acl(f"{home}/file"))
-    files.remove_acl(f"{home}/file")
-    assert acl_text(files.acl(f"{home}/file")) == "user::rw-,group::r--,other::---"
+        files.acls.get(f"{home}/nothing")
+    files.acls.set(f"{home}/file", parse_acl("user::rw-,group::r--,group:staff:rwx,other::---"))
+    files.acls.remove_entries(f"{home}/file", parse_acl("group:staff", with_permissions=False))
+    assert not any(entry.name for entry in files.acls.get(f"{home}/file"))
+    files.acls.remove(f"{home}/file")
+    assert acl_text(files.acls.get(f"{home}/file")) == "user::rw-,group::r--,other::---"

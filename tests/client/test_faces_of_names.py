@@ -108,69 +108,69 @@ CALLS: list[tuple[str, Ours, Theirs]] = [
     ),
     ("summary", lambda fs, d: fs.content_summary(f"{d}/tree"), ("GET", "/tree", "GETCONTENTSUMMARY")),
     ("summary of nothing", lambda fs, d: fs.content_summary(f"{d}/none"), ("GET", "/none", "GETCONTENTSUMMARY")),
-    ("quota", lambda fs, d: fs.quota_usage(f"{d}/tree"), ("GET", "/tree", "GETQUOTAUSAGE")),
+    ("quota", lambda fs, d: fs.quotas.usage(f"{d}/tree"), ("GET", "/tree", "GETQUOTAUSAGE")),
     (
         "quota, by one who may not",
-        lambda fs, d: fs.set_quota(f"{d}/tree", names=5),
+        lambda fs, d: fs.quotas.set(f"{d}/tree", names=5),
         ("PUT", "/tree", "SETQUOTA&namespacequota=5"),
     ),
     (
         "attribute",
-        lambda fs, d: fs.set_attribute(f"{d}/file", "user.colour", b"red"),
+        lambda fs, d: fs.xattrs.set(f"{d}/file", "user.colour", b"red"),
         ("PUT", "/file", "SETXATTR&xattr.name=user.colour&xattr.value=0x726564&flag=CREATE,REPLACE"),
     ),
     (
         "attribute that is not there",
-        lambda fs, d: fs.set_attribute(f"{d}/file", "user.colour", b"red", ["REPLACE"]),
+        lambda fs, d: fs.xattrs.set(f"{d}/file", "user.colour", b"red", ["REPLACE"]),
         ("PUT", "/file", "SETXATTR&xattr.name=user.colour&xattr.value=0x726564&flag=REPLACE"),
     ),
     (
         "attribute that is removed",
-        lambda fs, d: fs.remove_attribute(f"{d}/file", "user.none"),
+        lambda fs, d: fs.xattrs.remove(f"{d}/file", "user.none"),
         ("PUT", "/file", "REMOVEXATTR&xattr.name=user.none"),
     ),
-    ("acl", lambda fs, d: fs.acl(f"{d}/file"), ("GET", "/file", "GETACLSTATUS")),
-    ("acl of nothing", lambda fs, d: fs.acl(f"{d}/none"), ("GET", "/none", "GETACLSTATUS")),
-    ("acl elsewhere", lambda fs, d: fs.acl(f"{d}/closed/x"), ("GET", "/closed/x", "GETACLSTATUS")),
+    ("acl", lambda fs, d: fs.acls.get(f"{d}/file"), ("GET", "/file", "GETACLSTATUS")),
+    ("acl of nothing", lambda fs, d: fs.acls.get(f"{d}/none"), ("GET", "/none", "GETACLSTATUS")),
+    ("acl elsewhere", lambda fs, d: fs.acls.get(f"{d}/closed/x"), ("GET", "/closed/x", "GETACLSTATUS")),
     (
         "acl entries that are added",
-        lambda fs, d: fs.modify_acl(f"{d}/tree", parse_acl("user:bob:rwx,default:group:staff:r-x")),
+        lambda fs, d: fs.acls.modify(f"{d}/tree", parse_acl("user:bob:rwx,default:group:staff:r-x")),
         ("PUT", "/tree", "MODIFYACLENTRIES&aclspec=user:bob:rwx,default:group:staff:r-x"),
     ),
     (
         "acl entries of none",
-        lambda fs, d: fs.modify_acl(f"{d}/file", []),
+        lambda fs, d: fs.acls.modify(f"{d}/file", []),
         ("PUT", "/file", "MODIFYACLENTRIES"),
     ),
     (
         "acl entry that is removed",
-        lambda fs, d: fs.remove_acl_entries(f"{d}/shared", parse_acl("user:bob:---")),
+        lambda fs, d: fs.acls.remove_entries(f"{d}/shared", parse_acl("user:bob:---")),
         ("PUT", "/shared", "REMOVEACLENTRIES&aclspec=user:bob:"),
     ),
     (
         "acl that is replaced",
-        lambda fs, d: fs.set_acl(f"{d}/shared", parse_acl("user::rwx,user:ann:r--,group::---,other::---")),
+        lambda fs, d: fs.acls.set(f"{d}/shared", parse_acl("user::rwx,user:ann:r--,group::---,other::---")),
         ("PUT", "/shared", "SETACL&aclspec=user::rwx,user:ann:r--,group::---,other::---"),
     ),
     (
         "acl without the owner",
-        lambda fs, d: fs.set_acl(f"{d}/shared", parse_acl("user:ann:r--")),
+        lambda fs, d: fs.acls.set(f"{d}/shared", parse_acl("user:ann:r--")),
         ("PUT", "/shared", "SETACL&aclspec=user:ann:r--"),
     ),
     (
         "default acl of a file",
-        lambda fs, d: fs.modify_acl(f"{d}/file", parse_acl("default:user:ann:r--")),
+        lambda fs, d: fs.acls.modify(f"{d}/file", parse_acl("default:user:ann:r--")),
         ("PUT", "/file", "MODIFYACLENTRIES&aclspec=default:user:ann:r--"),
     ),
     (
         "default acl that goes",
-        lambda fs, d: fs.remove_default_acl(f"{d}/shared"),
+        lambda fs, d: fs.acls.remove_default(f"{d}/shared"),
         ("PUT", "/shared", "REMOVEDEFAULTACL"),
     ),
-    ("acl that goes", lambda fs, d: fs.remove_acl(f"{d}/shared"), ("PUT", "/shared", "REMOVEACL")),
+    ("acl that goes", lambda fs, d: fs.acls.remove(f"{d}/shared"), ("PUT", "/shared", "REMOVEACL")),
     (
         "acl, by one who may not",
-        lambda fs, d: fs.set_acl(f"{d}/closed", parse_acl("user::rwx,group::---,other::---")),
+        lambda fs, d: fs.acls.set(f"{d}/closed", parse_acl("user::rwx,group::---,other::---")),
         ("PUT", "/closed", "SETACL&aclspec=user::rwx,group::---,other::---"),
     ),
     ("truncate", lambda fs, d: fs.truncate(f"{d}/file", 1), ("POST", "/file", "TRUNCATE&newlength=1")),
@@ -183,12 +183,12 @@ CALLS: list[tuple[str, Ours, Theirs]] = [
     ),
     (
         "snapshots, by one who may not",
-        lambda fs, d: fs.allow_snapshots(f"{d}/tree"),
+        lambda fs, d: fs.snapshots.allow(f"{d}/tree"),
         ("PUT", "/tree", "ALLOWSNAPSHOT"),
     ),
     (
         "snapshot where none is allowed",
-        lambda fs, d: fs.create_snapshot(f"{d}/tree", "s"),
+        lambda fs, d: fs.snapshots.create(f"{d}/tree", "s"),
         ("PUT", "/tree", "CREATESNAPSHOT&snapshotname=s"),
     ),
     (
@@ -209,7 +209,7 @@ def twins(files: PeaceFileSystem, superuser: PeaceFileSystem) -> tuple[str, str]
             files.write(f"{path}/{name}", data)
         superuser.mkdirs(f"{path}/closed", 0o700)
         files.mkdirs(f"{path}/shared")
-        files.modify_acl(f"{path}/shared", parse_acl("user:bob:rwx,default:user:bob:r--"))
+        files.acls.modify(f"{path}/shared", parse_acl("user:bob:rwx,default:user:bob:r--"))
     return paths
 
 
@@ -230,7 +230,7 @@ def seen(files: PeaceFileSystem, top: str) -> list[tuple[object, ...]]:
             entry.group,
             entry.permission,
             entry.replication,
-            acl_text(files.acl(entry.path)),
+            acl_text(files.acls.get(entry.path)),
             entry.modified_ms if entry.modified_ms < 1000 else None,
         )
         for _, directories, found in files.walk(top)

@@ -107,7 +107,7 @@ def test_forced_rm_succeeds_where_gnu_rm_does(
 def test_names_reach_no_terminal_as_commands_and_json_is_exact(run: Run, files: PeaceFileSystem) -> None:
     name = "a\x1b]2J\x07b\nc\td\x9be\u202efdp.exe\u2066"
     files.write(f"/odd/{name}", b"12")
-    files.set_attribute(f"/odd/{name}", "user.odd", b"1")
+    files.xattrs.set(f"/odd/{name}", "user.odd", b"1")
     shown = "a\\u001b]2J\\u0007b\\nc\\td\\u009be\\u202efdp.exe\\u2066"
     path = f"/odd/{name}"
     commands = [

@@ -112,10 +112,10 @@ def test_remains_of_a_dead_writer_go_when_nobody_could_complete_them(
 def test_failed_checkpoint_leaves_nothing(files: PeaceFileSystem, superuser: PeaceFileSystem, home: str) -> None:
     service = IOService(files, root=home, chunk_bytes=MIB)
     # The directory and one part; the second part is one name too many.
-    superuser.set_quota(home, names=3)
+    superuser.quotas.set(home, names=3)
     with pytest.raises(NamesQuotaExceeded):
         service.write("unit", 1, some_pages(300))
-    superuser.set_quota(home, names=-1)
+    superuser.quotas.set(home, names=-1)
     files.set_permission(home, 0o555)
     with pytest.raises(AccessDenied):
         service.write("unit", 1, some_pages(300))

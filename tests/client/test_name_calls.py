@@ -9,11 +9,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from peacefs.client.acls import Acls
 from peacefs.client.control.addresses import CoordinatorAddress
 from peacefs.client.control.names import NameApi
 from peacefs.client.control.retry import RetryPolicy
 from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.control.token_source import TokenSource
+from peacefs.client.quotas import Quotas
+from peacefs.client.snapshots import Snapshots
+from peacefs.client.xattrs import ExtendedAttributes
 from peacefs.protocol.errors import PeerUnreachable, ProtocolViolation, Unauthenticated
 from peacefs.protocol.frames import Frame
 from peacefs.protocol.messages import (
@@ -108,29 +112,33 @@ def test_listing_of_the_root_and_of_a_file_has_sound_paths() -> None:
     assert next(Recorder(Listing([row("")], 0)).api.pages("/dir/file")).entries[0].path == "/dir/file"
 
 
+def snapshots(api: NameApi) -> Snapshots:
+    return Snapshots(api, lambda _path, _older, _newer: [])
+
+
 #: Each with what the coordinator answers.
 CHANGES: list[tuple[Callable[[NameApi], object], Message]] = [
     (lambda api: api.mkdirs("/a"), NameChanged()),
     (lambda api: api.rename("/a", "/b"), NameChanged()),
-    (lambda api: api.exchange([("/a", "/b")]), NameChanged()),
+    (lambda api: api.exchange(("/a", "/b")), NameChanged()),
     (lambda api: api.delete("/a"), NameChanged()),
     (lambda api: api.copy("/a", "/b"), TreeSums(0, 1, 2, 3)),
     (lambda api: api.set_permission("/a", 0o700), NameChanged()),
     (lambda api: api.set_owner("/a", "bob", None), NameChanged()),
-    (lambda api: api.set_times("/a", 1, 2), NameChanged()),
+    (lambda api: api.set_times("/a", modified_ms=1, accessed_ms=2), NameChanged()),
     (lambda api: api.set_replication("/a", 2), NameChanged()),
-    (lambda api: api.set_quota("/a", 2, None), NameChanged()),
-    (lambda api: api.set_attribute("/a", "user.a", b"1"), NameChanged()),
-    (lambda api: api.remove_attribute("/a", "user.a"), NameChanged()),
-    (lambda api: api.change_acl("/a", "SETACL", parse_acl("user:bob:r--")), NameChanged()),
+    (lambda api: Quotas(api).set("/a", names=2), NameChanged()),
+    (lambda api: ExtendedAttributes(api).set("/a", "user.a", b"1"), NameChanged()),
+    (lambda api: ExtendedAttributes(api).remove("/a", "user.a"), NameChanged()),
+    (lambda api: Acls(api).set("/a", parse_acl("user:bob:r--")), NameChanged()),
     (lambda api: api.truncate("/a", 0), NameChanged()),
     (lambda api: api.concat("/a", ["/b"]), NameChanged()),
-    (lambda api: api.allow_snapshots("/a"), NameChanged()),
-    (lambda api: api.disallow_snapshots("/a"), NameChanged()),
-    (lambda api: api.create_snapshot("/a", None), SnapshotTaken("/a/.snapshot/s")),
-    (lambda api: api.rename_snapshot("/a", "s", "t"), NameChanged()),
-    (lambda api: api.delete_snapshot("/a", "s"), NameChanged()),
-    (lambda api: api.restore_snapshot("/a", "s"), NameChanged()),
+    (lambda api: snapshots(api).allow("/a"), NameChanged()),
+    (lambda api: snapshots(api).disallow("/a"), NameChanged()),
+    (lambda api: snapshots(api).create("/a", None), SnapshotTaken("/a/.snapshot/s")),
+    (lambda api: snapshots(api).rename("/a", "s", "t"), NameChanged()),
+    (lambda api: snapshots(api).delete("/a", "s"), NameChanged()),
+    (lambda api: snapshots(api).restore("/a", "s"), NameChanged()),
 ]
 
 

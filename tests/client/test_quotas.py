@@ -35,7 +35,7 @@ def run(shared_cluster: LocalCluster) -> Run:
 def test_a_superuser_limits_what_a_directory_holds(files: PeaceFileSystem, home: str, run: Run) -> None:
     root = getpass.getuser()
     with pytest.raises(AccessDenied, match="Superuser privilege"):
-        files.set_quota(home, names=5)
+        files.quotas.set(home, names=5)
     assert run(root, "quota", "set", "--names", "3", "--space", "1m", home) == (0, "", "")
     files.write(f"{home}/f", b"x" * 1000)
     files.mkdirs(f"{home}/d")
@@ -44,7 +44,7 @@ def test_a_superuser_limits_what_a_directory_holds(files: PeaceFileSystem, home:
     with pytest.raises(BytesQuotaExceeded, match="quota = 1048576 B = 1 MB"):
         files.write(f"{home}/f", bytes(400_000), overwrite=True)
     assert files.content_summary(home).length == 1000
-    usage = files.quota_usage(home)
+    usage = files.quotas.usage(home)
     assert (usage.names, usage.names_quota, usage.space_consumed, usage.space_quota) == (3, 3, 3000, 1 << 20)
 
     assert run("alice", "count", home)[1].split() == ["2", "1", "1000", home]
@@ -64,7 +64,7 @@ def test_a_superuser_limits_what_a_directory_holds(files: PeaceFileSystem, home:
 @pytest.mark.cluster
 def test_a_long_file_is_refused_soon_after_the_quota_is_reached(files: PeaceFileSystem, home: str) -> None:
     with PeaceFileSystem(files.address, user=getpass.getuser()) as superusers:
-        superusers.set_quota(home, space=3 * 4 * 65536)
+        superusers.quotas.set(home, space=3 * 4 * 65536)
     sink = files.open_for_writing(f"{home}/f", block_bytes=65536)
     with pytest.raises(BytesQuotaExceeded) as refused:
         _write_on(sink, 1 << 26)

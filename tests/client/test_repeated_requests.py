@@ -15,6 +15,7 @@ from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.client.snapshots import Snapshots
 from peacefs.client.transfer.small_writes import SmallWrites
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.errors import FileNotFound, PeerUnreachable
@@ -128,13 +129,14 @@ def test_every_change_asked_again_after_kill_9_gets_its_first_answer_and_changes
     api.set_owner("/r/c", "bob", None)
     api.concat("/r/c", ["/r/d"])
     api.truncate("/r/e", 1)
-    api.allow_snapshots("/r")
-    path = api.create_snapshot("/r", None)
-    api.rename_snapshot("/r", path.rpartition("/")[2], "s")
+    snapshots = Snapshots(api, lambda _path, _older, _newer: [])
+    snapshots.allow("/r")
+    path = snapshots.create("/r", None)
+    snapshots.rename("/r", path.rpartition("/")[2], "s")
     client.write("/r/late", b"late")
-    api.restore_snapshot("/r", "s")
-    api.delete_snapshot("/r", "s")
-    api.disallow_snapshots("/r")
+    snapshots.restore("/r", "s")
+    snapshots.delete("/r", "s")
+    snapshots.disallow("/r")
 
     # A request that was carried out again would change this.
     files.delete("/r/made")

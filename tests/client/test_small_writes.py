@@ -117,7 +117,7 @@ def test_empty_file_is_refused_with_the_words_of_a_sink(
     files.mkdirs(f"{home}/directory")
     superuser.mkdirs(f"{home}-closed")
     files.mkdirs(f"{home}/full")
-    superuser.set_quota(f"{home}/full", names=1)
+    superuser.quotas.set(f"{home}/full", names=1)
     with files.open_for_appending(f"{home}/file"):
         for path, refusal in (
             (f"{home}/file", AlreadyBeingCreated),
@@ -156,7 +156,7 @@ def test_small_write_is_refused_with_the_same_words_and_changes_nothing(
     files.mkdirs(f"{home}/directory")
     superuser.mkdirs(f"{home}-closed")
     files.mkdirs(f"{home}/small")
-    superuser.set_quota(f"{home}/small", space=1)
+    superuser.quotas.set(f"{home}/small", space=1)
     for path, refusal in (
         (f"{home}/file", FileAlreadyExists),
         (f"{home}/directory", FileAlreadyExists),

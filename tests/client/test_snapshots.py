@@ -33,13 +33,13 @@ def run(shared_cluster: LocalCluster) -> Run:
 def place(shared_cluster: LocalCluster, home: str) -> str:
     """A directory of alice's that allows snapshots."""
     with PeaceFileSystem(shared_cluster.http_address, user=getpass.getuser()) as superusers:
-        superusers.allow_snapshots(home)
+        superusers.snapshots.allow(home)
     return home
 
 
 def test_a_file_is_read_as_it_was(files: PeaceFileSystem, place: str) -> None:
     files.write(f"{place}/d/f", b"old" * 100_000)
-    seen = files.create_snapshot(place, "monday")
+    seen = files.snapshots.create(place, "monday")
     assert seen == f"{place}/.snapshot/monday"
     files.write(f"{place}/d/f", b"new", overwrite=True)
     files.delete(f"{place}/d", recursive=True)
@@ -61,22 +61,22 @@ def test_a_file_is_read_as_it_was(files: PeaceFileSystem, place: str) -> None:
             change()
     with pytest.raises(SnapshotRefused, match="already has snapshots"):
         files.delete(place, recursive=True)
-    files.delete_snapshot(place, "monday")
+    files.snapshots.delete(place, "monday")
     assert not files.exists(seen)
 
 
 def test_permissions_hold_in_snapshots(shared_cluster: LocalCluster, files: PeaceFileSystem, place: str) -> None:
     files.write(f"{place}/f", b"mine")
     files.set_permission(f"{place}/f", 0o600)
-    seen = files.create_snapshot(place)
+    seen = files.snapshots.create(place)
     files.set_permission(f"{place}/f", 0o644)
     with PeaceFileSystem(shared_cluster.http_address, user="eve") as eves:
         assert eves.read(f"{place}/f") == b"mine"
         for attempt in (
             lambda: eves.read(f"{seen}/f"),
-            lambda: eves.create_snapshot(place),
-            lambda: eves.restore_snapshot(place, "s"),
-            lambda: eves.allow_snapshots(place),
+            lambda: eves.snapshots.create(place),
+            lambda: eves.snapshots.restore(place, "s"),
+            lambda: eves.snapshots.allow(place),
         ):
             with pytest.raises(AccessDenied):
                 attempt()

@@ -54,7 +54,7 @@ class Directory:
         self._numbers = iter(range(1 << 30))
         self.done: list[str] = []
         files.mkdirs(path)
-        superuser.allow_snapshots(path)
+        superuser.snapshots.allow(path)
 
     def create(self, name: str, length: int, block_bytes: int = 1 << 26) -> None:
         self._note(f"create {name} {length} in chunks of {block_bytes}")
@@ -100,7 +100,7 @@ class Directory:
         name = f"s{next(self._numbers)}"
         self._note(f"snapshot {name}")
         self.model.snapshot(name)
-        self._files.create_snapshot(self.path, name)
+        self._files.snapshots.create(self.path, name)
 
     def _note(self, what: str) -> None:
         self.done.append(what)
@@ -111,9 +111,9 @@ class Directory:
             expected = self.model.files[name]
             self._check_path(name, expected, self._ways)
             passing = f"pass{next(self._numbers)}"
-            self._files.create_snapshot(self.path, passing)
+            self._files.snapshots.create(self.path, passing)
             self._check_path(f".snapshot/{passing}/{name}", expected, self._some_ways())
-            self._files.delete_snapshot(self.path, passing)
+            self._files.snapshots.delete(self.path, passing)
             self._files.copy(f"{self.path}/{name}", f"{self.path}/{passing}")
             self._check_path(passing, expected, self._some_ways())
             self._files.delete(f"{self.path}/{passing}")

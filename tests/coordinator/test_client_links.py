@@ -250,3 +250,78 @@ def test_too_many_calls_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) 
         assert isinstance(await second.ask(OpenFile("/b", "bob")), Opened)
 
     tell(story)
+
+
+class Writes:
+    """What a link writes, one piece a write; for a link that no socket feeds."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("127.0.0.1", 1) if name == "peername" else default
+
+    def write(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+    def frames(self) -> list[Frame]:
+        return FrameReader().feed(b"".join(self.pieces))
+
+
+def greeted_link(coordinator: Coordinator) -> tuple[client_link.ClientLink, Writes]:
+    writes, link = Writes(), coordinator.links.link()
+    link.connection_made(cast(asyncio.Transport, writes))
+    target = Target("coordinator", "coordinator", "coordinator:1", "")
+    steps = connecting(Identity("", "client", "test", None), b"n" * 16, target=target)
+    link.data_received(encode(next(steps)))
+    link.data_received(encode(told_by(steps, writes.frames()[0].message).last_word))
+    writes.pieces.clear()
+    return link, writes
+
+
+def test_calls_that_arrive_together_are_answered_in_one_write_without_a_task() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        link, writes = greeted_link(coordinator)
+        before = asyncio.all_tasks()
+        calls = b"".join(encode(GetLayout("1" if tag % 2 else "0"), tag=tag) for tag in range(1, 9))
+        link.data_received(calls[:-5])
+        link.data_received(calls[-5:])
+        assert len(writes.pieces) == 2, "seven, and the one whose end came later"
+        assert [frame.tag for frame in writes.frames()] == list(range(1, 9))
+        assert asyncio.all_tasks() == before
+        link.connection_lost(None)
+
+    tell(story)
+
+
+def test_after_so_many_calls_of_one_connection_others_have_their_turn() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        link, writes = greeted_link(coordinator)
+        many = 2 * client_link.calls_per_turn_max + 3
+        link.data_received(b"".join(encode(GetLayout("0"), tag=tag) for tag in range(1, many + 1)))
+        answered = [len(writes.frames())]
+        while answered[-1] < many:
+            await asyncio.sleep(0)
+            answered.append(len(writes.frames()))
+        assert answered == [client_link.calls_per_turn_max, 2 * client_link.calls_per_turn_max, many]
+        assert [frame.tag for frame in writes.frames()] == list(range(1, many + 1))
+        link.connection_lost(None)
+
+    tell(story)
+
+
+def test_a_frame_out_of_place_among_good_ones_ends_the_connection_after_their_answers() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        client = await coordinator.client()
+        client.writer.write(encode(GetLayout("0"), tag=1) + encode(TakeLease("t", "me"), tag=2))
+        assert (await client.receive()) == Frame(Layout(0, []), b"", 1)
+        assert isinstance((await client.receive()).message, Failure)
+        assert await client.has_ended()
+
+    tell(story)

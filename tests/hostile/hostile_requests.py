@@ -7,7 +7,7 @@ import random
 from typing import Any
 from urllib.parse import quote
 
-from peacefs.protocol.webhdfs.requests import OPERATIONS
+from peacefs.coordinator.calls.webhdfs_requests import OPERATIONS
 
 _METHODS = (
     "GET",

@@ -301,7 +301,7 @@ def test_page_draws_checkpoints_that_were_made_of_each_other(
         fork(tree, f"{top}/fork<b>", f"{top}/fork-2")
         files.rename(f"{top}/orders", f"{top}/moved")
         fork(tree, f"{top}/moved", f"{top}/fork-3")
-        files.set_attribute(f"{top}/fork-2", ANCESTRY_ATTRIBUTE, b"damaged")
+        files.xattrs.set(f"{top}/fork-2", ANCESTRY_ATTRIBUTE, b"damaged")
         for name, data in checkpoints.checkpoint(root=f"{top}/lone", batches=2).files.items():
             files.write(name, data)
         fork(tree, f"{top}/lone", f"{top}/orphan")

@@ -140,10 +140,10 @@ def test_our_client_keeps_any_bytes(names, home):
         files.mkdirs(path)
         values = {"user.bytes": bytes(range(256)), "user.empty": b"", "user.ümläut": b"+ %&="}
         for name, value in values.items():
-            files.set_attribute(path, name, value)
-        assert files.attributes(path) == values
+            files.xattrs.set(path, name, value)
+        assert files.xattrs.get(path) == values
         with pytest.raises(PathError, match="already exists"):
-            files.set_attribute(path, "user.empty", b"x", flags=["CREATE"])
-        files.remove_attribute(path, "user.empty")
+            files.xattrs.set(path, "user.empty", b"x", flags=["CREATE"])
+        files.xattrs.remove(path, "user.empty")
         with pytest.raises(PathError, match="No matching attributes"):
-            files.remove_attribute(path, "user.empty")
+            files.xattrs.remove(path, "user.empty")

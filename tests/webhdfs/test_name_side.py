@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from peacefs.coordinator.api import webhdfs
+from peacefs.coordinator.calls import name_table
 
 JAVA = {"user-agent": "Java/17.0.15"}
 NOT_FOUND = "java.io.FileNotFoundException"
@@ -78,7 +79,8 @@ def test_a_batch_begins_after_a_name(names, home):
 
 
 def test_a_long_listing_comes_whole_and_in_order_page_by_page(names, home, monkeypatch):
-    monkeypatch.setattr(webhdfs, "list_page_entries", 100)
+    for door in (webhdfs, name_table):
+        monkeypatch.setattr(door, "list_page_entries", 100)
     wanted = [f"{number:05d}" for number in range(250)]
 
     def make(name):

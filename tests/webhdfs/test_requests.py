@@ -11,19 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.protocol.errors import AccessDenied, BadRequest, PathLimitExceeded, Unsupported
+from peacefs.coordinator.calls.name_row import NameRequest
+from peacefs.coordinator.calls.webhdfs_requests import OPERATIONS, parse_request
+from peacefs.protocol.errors import AccessDenied, BadRequest, PathError, PathLimitExceeded, Unsupported
+from peacefs.protocol.messages import ChangeTimes, NameCall, RenamePath
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ReadFile, WriteFile, location, parse_redirected
-from peacefs.protocol.webhdfs.requests import (
-    OPERATIONS,
-    Create,
-    Open,
-    Rename,
-    Request,
-    SetTimes,
-    parse_request,
-)
+from peacefs.protocol.webhdfs.requests import Create, Open, Request
 
 PARAMETERS = [
     "user.name",
@@ -60,8 +55,9 @@ def scope(method: str, raw_path: bytes, query: bytes) -> dict[str, object]:
     return {"type": "http", "method": method, "raw_path": raw_path, "query_string": query, "headers": []}
 
 
-def ask(method: str, op: str, query: str = "", path: str = "/f") -> Request:
-    return parse_request(scope(method, f"/webhdfs/v1{path}".encode(), f"op={op}&{query}".encode()))
+def ask(method: str, op: str, query: str = "", path: str = "/f") -> Request | NameCall:
+    request = parse_request(scope(method, f"/webhdfs/v1{path}".encode(), f"op={op}&{query}".encode()))
+    return request.asked if isinstance(request, NameRequest) else request
 
 
 values = st.one_of(
@@ -84,8 +80,8 @@ def test_any_url_is_a_request_or_a_named_error(method, op, query, path):
     pairs = [b"op=" + quote(op).encode(), *(name.encode() + b"=" + value for name, value in query)]
     asked = scope(method, b"/webhdfs/v1/" + path, b"&".join(pairs))
     assert is_webhdfs(asked)
-    for parse, result in ((parse_request, Request), (parse_redirected, (WriteFile, ReadFile))):
-        with contextlib.suppress(BadRequest, Unsupported, AccessDenied):
+    for parse, result in ((parse_request, (Request, NameRequest)), (parse_redirected, (WriteFile, ReadFile))):
+        with contextlib.suppress(BadRequest, Unsupported, AccessDenied, PathError):
             assert isinstance(parse(asked), result)
 
 
@@ -142,8 +138,12 @@ def test_defaults_are_those_of_hdfs():
         ),
     )
     assert ask("GET", "OPEN") == Open("/f", "dr.who", frozenset(), False, 0, None)
-    assert ask("PUT", "RENAME", "destination=/g") == Rename("/f", "dr.who", "/g", frozenset())
-    assert ask("PUT", "SETTIMES", "modificationtime=-1") == SetTimes("/f", "dr.who", None, None)
+    assert ask("PUT", "RENAME", "destination=/g") == RenamePath(
+        "/f", "dr.who", target="/g", overwrite=False, is_legacy=True, request_id=""
+    )
+    assert ask("PUT", "SETTIMES", "modificationtime=-1") == ChangeTimes(
+        "/f", "dr.who", modified_ms=None, accessed_ms=None, request_id=""
+    )
 
 
 def test_create_parameters_of_hadoops_client_are_understood():

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from peacefs.coordinator.calls.webhdfs_requests import OPERATIONS
 from peacefs.protocol.errors import RunSuperseded
 from peacefs.protocol.webhdfs.policy_requests import POLICY_OPERATIONS
-from peacefs.protocol.webhdfs.requests import OPERATIONS
 
 from .conftest import DataSide
 

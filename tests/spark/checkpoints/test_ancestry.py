@@ -114,7 +114,7 @@ def test_ancestry_that_is_damaged_is_said_and_hinders_nothing(cluster: LocalClus
     address = f"--coordinator={cluster.http_address}"
     with PeaceFileSystem(cluster.http_address) as files:
         write(files, "/hurt/orders", batches=3)
-        files.set_attribute("/hurt/orders", ANCESTRY_ATTRIBUTE, b"<b>not JSON</b>\x00")
+        files.xattrs.set("/hurt/orders", ANCESTRY_ATTRIBUTE, b"<b>not JSON</b>\x00")
         (family,) = told(peacefs, "ancestry", "/hurt", address)
         assert [(each["path"], each["damaged"]) for each in family["members"]] == [("/hurt/orders", True)]
         assert "is damaged" in peacefs("show", "/hurt/orders", address).stdout

@@ -17,6 +17,7 @@ from peacefs.protocol.messages import Usage
 #: HDFS's numbers for the checksum type CRC32C, and for an unspecified storage policy.
 _CRC32C = 2
 _UNSPECIFIED_POLICY = 0
+_STICKY = 0o1000
 #: Hadoop's encoding of an empty token: four empty fields.
 _NO_TOKEN = "AAAAAA"
 
@@ -55,6 +56,21 @@ def status_json(status: InodeStatus) -> StatusJson:
         file_id=status.inode,
         acl_bit=True if status.acl else msgspec.UNSET,
     )
+
+
+def acl_json(status: InodeStatus) -> dict[str, Any]:
+    """Return the ACL without entries that the permission implies. With an ACL, its group bits are the mask."""
+    entries = status.acl.split(",") if status.acl else []
+    return {
+        "AclStatus": {
+            "entries": entries,
+            "group": status.group,
+            "owner": status.owner,
+            "permission": f"{status.permission & 0o777 | status.permission & _STICKY:o}",
+            "stickyBit": bool(status.permission & _STICKY),
+        }
+        | ({"aclBit": True} if entries else {})
+    }
 
 
 def statuses_json(entries: Sequence[InodeStatus]) -> dict[str, Any]:
