@@ -33,7 +33,8 @@ proof_nonce_bytes: Final = 32
 # Over-replicated chunks examined per tick, before other work gets its turn.
 surplus_chunks_per_tick: Final = 300
 lost_replicas_per_turn: Final = 1000
-reclaim_entries_per_commit: Final = 500
+# So few that a step holds the event loop for a millisecond or two.
+reclaim_entries_per_commit: Final = 50
 # How long, and how many, ended grants are remembered for the time line.
 grant_history_s: Final = 300.0
 grant_history_max: Final = 2000

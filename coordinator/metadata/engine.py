@@ -28,10 +28,14 @@ CheckProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Restored:
-    """The outcome of a restore: the epoch that the store has now, and where the former one lies, if any."""
+    """The outcome of a restore: the epoch that the store has now, and where the former one lies, if any.
+
+    `replayed` is how many commits made after the backup were taken from the log that was there.
+    """
 
     epoch: int
     replaced: Path | None
+    replayed: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,9 +131,19 @@ class Engine(ABC):
 
     @abstractmethod
     def restore(
-        self, backup_file: Path, directory: Path, progress: Progress, rng: Random, *, replace: bool
+        self,
+        backup_file: Path,
+        directory: Path,
+        progress: Progress,
+        rng: Random,
+        *,
+        replace: bool,
+        with_log: bool = False,
     ) -> Restored:
-        """Make the store of a directory what a backup was. Raises StartupError."""
+        """Make the store of a directory what a backup was, or, `with_log`, what the log there makes of that.
+
+        Raises StartupError.
+        """
 
     @abstractmethod
     def check(self, directory: Path, begun: CheckProgress) -> Findings:

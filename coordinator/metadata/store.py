@@ -32,8 +32,8 @@ from .row_store import BYTES_PER_NAME, Image, Rows
 from .tables import CHUNK, META, TABLES, Row
 from .transaction import Transaction
 
-# So much of the log is kept beyond what the image has, for copies that are being made of an image that was older.
-log_kept_bytes: Final = 16 * MIB
+# So much of the log is kept beyond what the image has: a backup that is not older can be brought up to date by it.
+log_kept_bytes: Final = 64 * MIB
 # With less room on its disk a leader refuses changes before it appends them, for afterwards it could not.
 journal_disk_room_bytes_min: Final = 32 * MIB
 

@@ -89,6 +89,14 @@ def restore(
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Set the metadata aside that is there, as *.replaced.")
     ] = False,
+    with_log: Annotated[
+        bool,
+        typer.Option(
+            "--with-log",
+            help="Then make the changes that came after the backup, from the log in DIR: for metadata that is "
+            "damaged while its log is not.",
+        ),
+    ] = False,
 ) -> None:
     """Restore DIR's metadata from a backup.
 
@@ -99,7 +107,11 @@ def restore(
     from peacefs.coordinator.metadata.engines import ENGINE
 
     with transfer_progress() as progress:
-        restored = ENGINE.restore(file, directory, progress.reach, random.SystemRandom(), replace=force)
+        restored = ENGINE.restore(
+            file, directory, progress.reach, random.SystemRandom(), replace=force, with_log=with_log
+        )
+    if with_log:
+        _say(f"{restored.replayed} commits after the backup were taken from the log")
     if restored.replaced is not None:
         _say(f"what was there is now {restored.replaced}")
     if not (directory / "cluster.secret").exists():

@@ -29,6 +29,7 @@ from . import commit_record, lost_commits
 from . import file as metadata_file
 from .commit_record import RecordDamaged
 from .connections import DamagedPage, connect_plain, connect_read_only
+from .image import ImageReader
 from .log_state import apply_log, numbers_of
 from .store_place import StorePlace
 
@@ -114,12 +115,15 @@ def _alter(copied: Path, statements: Sequence[tuple[str, tuple[int, ...]]]) -> N
 # -- bringing back -----------------------------------------------------------------------------------
 
 
-def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool) -> Restored:
+def restore(
+    backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool, with_log: bool = False
+) -> Restored:
     """Makes the store what `backup` was. The store that was there is set aside as `<name>.replaced`.
 
     Its epoch is above those of both, by a number drawn at random: a backup that is restored a second time then
     repeats no number of the first time, not even of datanodes that are away. The numbers of its changes go on from
-    there, so that what was committed after the backup is not taken for missing. Asked again after a crash it goes
+    there, so that what was committed after the backup is not taken for missing. `with_log` brings it up to date
+    from the log that is there: for a store that is damaged, while its log is not. Asked again after a crash it goes
     on where it stopped; until then no coordinator starts there. Raises StartupError when a coordinator has the
     store open, when the backup is none or damaged, and when there is a store that is not to be replaced.
     """
@@ -138,6 +142,7 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
         restoring = metadata_file.restoring(store)
         copying = restoring.with_name(restoring.name + ".part")
         copy(backup, copying, progress)
+        replayed = _replay(store, copying) if with_log else 0
         epoch = _raise_epoch(copying, max(_epoch_of(store), _epoch_recorded(store, copying)), rng)
         metadata_file.sync(copying, os.O_RDWR)
         # From here on a crash leaves a trace that keeps coordinators from starting.
@@ -151,7 +156,23 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
         raise StartupError(f"cannot restore {store}: {error.strerror or error}") from None
     finally:
         place.close()
-    return Restored(epoch, replaced)
+    return Restored(epoch, replaced, replayed)
+
+
+def _replay(store: Path, copied: Path) -> int:
+    """Apply the log of a store to a copy of an earlier state of it; return how many entries there were.
+
+    Raises StartupError where the log does not go on from the copy, or is damaged.
+    """
+    try:
+        with contextlib.closing(connect_plain(copied)) as connection:
+            before = ImageReader(connection).position().number
+            apply_log(store, connection)
+            return ImageReader(connection).position().number - before
+    except LogDamaged as damage:
+        raise StartupError(
+            f"{damage}: the log does not bring the backup up to date. Nothing was changed; restore without it"
+        ) from None
 
 
 def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:

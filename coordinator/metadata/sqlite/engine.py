@@ -66,9 +66,17 @@ class SqliteEngine(Engine):
         return backup.staged(target, replace=replace)
 
     def restore(
-        self, backup_file: Path, directory: Path, progress: Progress, rng: Random, *, replace: bool
+        self,
+        backup_file: Path,
+        directory: Path,
+        progress: Progress,
+        rng: Random,
+        *,
+        replace: bool,
+        with_log: bool = False,
     ) -> Restored:
-        return backup.restore(backup_file, directory / STORE_NAME, progress, rng, replace=replace)
+        store = directory / STORE_NAME
+        return backup.restore(backup_file, store, progress, rng, replace=replace, with_log=with_log)
 
     def check(self, directory: Path, begun: CheckProgress) -> Findings:
         return check.check(directory / STORE_NAME, begun)
