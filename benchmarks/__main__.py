@@ -18,6 +18,7 @@ _ALL = (
     "native_hop",
     "small_reads",
     "metadata_ops",
+    "namespace_scale",
     "clients",
     "peers",
     "authentication",
@@ -72,7 +73,8 @@ _HA_RESULTS = ("ha_table6", "ha_table7", "ha_table8", "ha_figure6", "ha_figure7"
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
-_WITH_FILES = ("metadata_ops", "restart", "failover", "checkpoints")
+_WITH_FILES = ("metadata_ops", "namespace_scale", "restart", "failover", "checkpoints")
+_WITH_NAMES = ("namespace_scale",)
 _WITH_RUNS = ("failover", "ring_scale", *_HA_RESULTS)
 _WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
@@ -110,6 +112,11 @@ def main() -> None:
     parser.add_argument("--rows", metavar="NAME,...", help=f"some groups of rows, as names,small, of {listed}")
     measured = " and ".join(_WITH_FILE_SIZE)
     parser.add_argument("--mebibytes", type=int, metavar="N", help=f"how large a large file is, of {measured}")
+    chosen = " and ".join(_WITH_NAMES)
+    laws = parser.add_mutually_exclusive_group()
+    for each in ("uniform", "zipf"):
+        laws.add_argument(f"--{each}", action="store_const", const=each, dest="law", help=f"names, of {chosen}")
+    parser.add_argument("--json", action="store_true", help=f"print JSON, of {chosen}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -131,6 +138,7 @@ def main() -> None:
             {"mebibytes": options.mebibytes} if options.mebibytes is not None and name in _WITH_FILE_SIZE else {}
         )
         rows = {"rows": options.rows.split(",")} if options.rows and name in _WITH_ROWS else {}
+        law = {"distribution": options.law, "as_json": options.json} if name in _WITH_NAMES else {}
         result = {"result": name} if name in _HA_RESULTS else {}
         _module(name).main(
             **result,
@@ -147,6 +155,7 @@ def main() -> None:
             **runs,
             **rows,
             **file_size,
+            **law,
         )
 
 

@@ -1,15 +1,24 @@
 """A namespace of many files for a coordinator that does not run yet, loaded past all services.
 
-`/existing/0000/00 ... /existing/nnnn/99`, or the same below another directory: a hundred files a directory.
+`load` makes `/existing/0000/00 ... /existing/nnnn/99`, or the same below another directory: a hundred files a
+directory, each as a completion makes it. `load_empty` makes many more in the same time: empty files, a thousand a
+directory, `/scale/000/00/000 ...`.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+<<<<<<< HEAD
 from peacefs.coordinator.metadata.sqlite.store import open_store
+=======
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import ROOT, ROOT_GROUP, Transaction
+>>>>>>> history
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, Replica, WrittenChunk
@@ -17,7 +26,11 @@ from peacefs.protocol.new_file import NewFile
 
 FILES_PER_DIRECTORY = 100
 OWNER = "bench"
+#: Of `load_empty`.
+EMPTY_FILES_PER_DIRECTORY = 1000
+_DIRECTORIES_PER_DIRECTORY = 100
 _FILES_PER_COMMIT = 1000
+_DIRECTORIES_PER_COMMIT = 50
 _NOW_MS = 1_800_000_000_000
 
 
@@ -60,3 +73,56 @@ def load(store: Path, files: int, holders: tuple[str, ...], top: str = "/existin
     metadata.commit([lambda tx: tx.forget_answers(_NOW_MS + 1, files)])
     metadata.close()
     return replicas
+
+
+def empty_directory(number: int) -> str:
+    """The path of the directory that `load_empty` made for files from 1,000 times this number."""
+    return f"/scale/{number // _DIRECTORIES_PER_DIRECTORY:03}/{number % _DIRECTORIES_PER_DIRECTORY:02}"
+
+
+def empty_file(number: int) -> str:
+    """The path of a file that `load_empty` made."""
+    directory, name = divmod(number, EMPTY_FILES_PER_DIRECTORY)
+    return f"{empty_directory(directory)}/{name:03}"
+
+
+def load_empty(store: Path, files: int, owner: str) -> None:
+    """Make empty files of `owner`, with rows alone: no path is followed, and no answer is kept for repetitions."""
+    assert files % EMPTY_FILES_PER_DIRECTORY == 0, f"{files} files are no whole thousands"
+    metadata = SqliteMetadata.open(store, owner=owner)
+    metadata.begin_epoch()
+    parents: dict[str, InodeId] = {}
+
+    def make(tx: Transaction, parent: InodeId, name: str, kind: InodeKind) -> InodeId:
+        is_file = kind is InodeKind.FILE
+        made = Inode(
+            inode=0,
+            kind=kind,
+            permission=0o644 if is_file else 0o755,
+            owner=owner,
+            group=ROOT_GROUP,
+            modified_ms=_NOW_MS,
+            accessed_ms=_NOW_MS if is_file else 0,
+            length=0,
+            block_bytes=1 << 26 if is_file else 0,
+            replication=3 if is_file else 0,
+        )
+        inode = tx.add_inode(made)
+        tx.add_entry(parent, name, inode)
+        return inode
+
+    def fill(tx: Transaction, number: int) -> None:
+        above, parent = "", ROOT
+        for name in empty_directory(number).split("/")[1:]:
+            above = f"{above}/{name}"
+            if above not in parents:
+                parents[above] = make(tx, parent, name, InodeKind.DIRECTORY)
+            parent = parents[above]
+        for file in range(EMPTY_FILES_PER_DIRECTORY):
+            make(tx, parent, f"{file:03}", InodeKind.FILE)
+
+    numbers = iter(range(files // EMPTY_FILES_PER_DIRECTORY))
+    while batch := list(itertools.islice(numbers, _DIRECTORIES_PER_COMMIT)):
+        for outcome in metadata.commit([partial(fill, number=number) for number in batch]):
+            assert outcome.error is None, outcome.error
+    metadata.close()

@@ -24,3 +24,17 @@ def cluster_cpu_s(cluster: LocalCluster, clients: str) -> dict[str, float]:
         "coordinator": cpu_s(cluster.coordinator.pid),
         "datanodes": sum(cpu_s(datanode.pid) for datanode in cluster.datanodes),
     }
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the living children of a process."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name, in brackets, may contain anything.
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(parent) == pid and state not in "ZX":
+            found.append(int(stat.parent.name))
+    return sorted(found)

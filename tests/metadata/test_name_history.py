@@ -266,7 +266,7 @@ def test_drawn_histories_are_believed_and_refused_once_an_outcome_is_changed() -
     seed = random.SystemRandom().getrandbits(32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    for _ in range(often(6, 40)):
+    for _ in range(often(3, 40)):
         history = drawn(chance, 300, unknown=0.05)
         found = check(history, groups())
         assert found is None, str(found)

@@ -19,6 +19,7 @@ SUPERUSER = "superuser"
 _NOT_FOUND = "FileNotFoundException"
 _EXISTS = "FileAlreadyExistsException"
 _THROUGH_FILE = "ParentNotDirectoryException"
+_NO_DIRECTORY = "PathIsNotDirectoryException"
 _NOT_EMPTY = "PathIsNotEmptyDirectoryException"
 _DENIED = "AccessControlException"
 _RENAME = "IOException"
@@ -229,13 +230,11 @@ def _mkdirs(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
 
 def _create(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
     there = _walk(tree, call.path, call.user, _THROUGH_FILE)
-    if there is not None and there.is_directory:
-        raise _Refusal(_EXISTS)
     above = _deepest(tree, call.path)
     _need(tree.nodes[above], call.user, _WRITE)
     if there is not None and call.overwrite:
         _need(there, call.user, _WRITE)
-    if there is not None and not call.overwrite:
+    if there is not None and (there.is_directory or not call.overwrite):
         raise _Refusal(_EXISTS)
     changes: dict[Names, Node | None] = {}
     if there is None:
@@ -254,11 +253,11 @@ def _delete(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
     if there is None:
         return tree, False
     below = list(tree.below(call.path))
-    if below and not call.recursive:
-        raise _Refusal(_NOT_EMPTY)
     for path in (call.path, *below):
         if tree.nodes[path].is_directory and tree.children(path):
             _need(tree.nodes[path], call.user, _READ | _WRITE | _EXECUTE)
+    if below and not call.recursive:
+        raise _Refusal(_NOT_EMPTY)
     return tree.changed(dict.fromkeys((call.path, *below))), True
 
 
@@ -302,9 +301,13 @@ def _existing(tree: Tree, call: Call, through_file: str = _DENIED) -> Node:
     return there
 
 
+def _seen(tree: Tree, call: Call) -> Node:
+    """Return what has a status. Who reads asks for it first, too."""
+    return _existing(tree, call, _NOT_FOUND if call.user == SUPERUSER else _DENIED)
+
+
 def _read(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
-    # HDFS asks for the status first.
-    there = _existing(tree, call, _NOT_FOUND)
+    there = _seen(tree, call)
     if there.content is None:
         raise _Refusal(_NOT_FOUND)
     _need(there, call.user, _READ)
@@ -312,7 +315,7 @@ def _read(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
 
 
 def _stat(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
-    there = _existing(tree, call, _NOT_FOUND)
+    there = _seen(tree, call)
     length = "directory" if there.content is None else len(there.content)
     return tree, (length, there.owner, there.permission)
 
@@ -333,9 +336,11 @@ def _set_permission(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
 
 
 def _set_owner(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
-    there = _existing(tree, call)
-    if call.user != SUPERUSER and (call.user != there.owner or call.owner != there.owner):
+    there = _walk(tree, call.path, call.user, _DENIED)
+    if call.user != SUPERUSER and (call.owner != call.user or (there is not None and call.user != there.owner)):
         raise _Refusal(_DENIED)
+    if there is None:
+        raise _Refusal(_NOT_FOUND)
     return tree.changed({call.path: there._replace(owner=call.owner)}), True
 
 
@@ -344,7 +349,7 @@ def _set_quota(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
         raise _Refusal(_DENIED)
     there = _existing(tree, call)
     if not there.is_directory:
-        raise _Refusal(_NOT_FOUND)
+        raise _Refusal(_NO_DIRECTORY)
     return tree.changed({call.path: there._replace(quota=None if call.limit == -1 else call.limit)}), True
 
 

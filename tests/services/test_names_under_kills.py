@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from oracles.name_history import check
 from oracles.name_tree import Call, Outcome
-from support.child_processes import children_of, is_alive
 from support.long_runs import often
 from support.name_doors import Door, FramesDoor, WebHdfsDoor
 from support.name_workload import Recorder, Workload
 from support.waiting import wait_until
 
+from benchmarks.processor_time import children_of
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 
@@ -103,6 +103,14 @@ def work_for(world: Killed, seconds: float, chance: random.Random | None = None)
         world.workload.stop()
 
 
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that has ended and is not yet waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def checked(directory: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "peacefs", "metadata", "check", "--dir", str(directory)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -171,3 +179,11 @@ def test_one_answer_that_is_lost_and_a_store_that_is_put_back_are_seen(tmp_path:
             world.look()
             found = check(world.recorder.operations(), tree)
             assert found is not None
+
+
+def test_children_of_a_process_are_found_until_they_end() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in children_of(os.getpid()) and is_alive(child.pid)
+        child.kill()
+        child.wait()
+        assert child.pid not in children_of(os.getpid()) and not is_alive(child.pid)
