@@ -16,8 +16,9 @@ from pathlib import Path
 from peacefs.coordinator.metadata.sqlite.store import open_store
 =======
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import ROOT, ROOT_GROUP, Transaction
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.model import ROOT, ROOT_GROUP
+from peacefs.coordinator.metadata.transaction import Transaction
 >>>>>>> history
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.ids import Numbering
@@ -89,7 +90,7 @@ def empty_file(number: int) -> str:
 def load_empty(store: Path, files: int, owner: str) -> None:
     """Make empty files of `owner`, with rows alone: no path is followed, and no answer is kept for repetitions."""
     assert files % EMPTY_FILES_PER_DIRECTORY == 0, f"{files} files are no whole thousands"
-    metadata = SqliteMetadata.open(store, owner=owner)
+    metadata = open_store(store, owner=owner)
     metadata.begin_epoch()
     parents: dict[str, InodeId] = {}
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from benchmarks.namespace_scale import choose
 from benchmarks.namespaces import empty_file, load_empty
-from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 
 
 def test_loaded_files_are_found_and_the_store_is_sound(tmp_path: Path) -> None:
     load_empty(tmp_path / "metadata.sqlite", 3000, "ann")
-    metadata = SqliteMetadata.open(tmp_path / "metadata.sqlite", owner="ann")
+    metadata = open_store(tmp_path / "metadata.sqlite", owner="ann")
     for number in (0, 999, 1000, 2999):
         found = namespace.status(metadata.reader(), parse_path(empty_file(number)))
         assert (found.length, found.owner) == (0, "ann")
