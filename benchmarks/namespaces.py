@@ -12,14 +12,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-<<<<<<< HEAD
+from peacefs.coordinator.metadata.model import ROOT, ROOT_GROUP, Inode, InodeId, InodeKind
 from peacefs.coordinator.metadata.sqlite.store import open_store
-=======
-from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
-from peacefs.coordinator.metadata.sqlite.store import open_store
-from peacefs.coordinator.metadata.model import ROOT, ROOT_GROUP
 from peacefs.coordinator.metadata.transaction import Transaction
->>>>>>> history
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, Replica, WrittenChunk
