@@ -12,7 +12,7 @@ from peacefs.coordinator.metadata.tables import QUOTA
 
 
 def check_image(image: apsw.Connection) -> None:
-    """All that `peacefs metadata check` looks at, at any entry: among it, that quotas count what a recount finds."""
+    """All that `peacefs metadata check` looks at, at any entry; so quotas count what a recount finds."""
     findings = check_tables(image, lambda _name, _done, _all: None)
     assert findings.problems == []
 

@@ -181,7 +181,7 @@ class SimulatedCoordinator:
         world.calls.coordinators[self.name] = self.answer
         self.run(self.tasks())
         world.spawn(self.node, "comparing replicas", self._keep_comparing(), is_vital=True)
-        world.spawn(self.node, "writing the image", self._keep_image(self.commits), is_vital=True)
+        self._keep_image(writer, self.commits)
 
     def open_metadata(self, keeper: Callable[[ImageWriter], InlineImage]) -> MetadataInMemory:
         return MetadataInMemory(self.image, self.log, keeper=keeper)
@@ -197,12 +197,16 @@ class SimulatedCoordinator:
     async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
         return await self.commits.commit(change, in_any_case=in_any_case)
 
-    def _keep_image(self, commits: SimulatedCommits) -> fx.Steps[None]:
+    def _keep_image(self, writer: WriterThread, commits: SimulatedCommits) -> None:
+        """Have the image written, by another process: its steps are none of the coordinator's."""
         random = self.world.random
         pause_s_max = random.choice(_IMAGE_PAUSES_S)
-        while True:
-            yield from fx.sleep(random.uniform(0.0, pause_s_max))
+
+        def step() -> None:
             commits.tend()
+            writer.later(random.uniform(0.0, pause_s_max), step)
+
+        step()
 
     def tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         """Return what begins with the coordinator."""

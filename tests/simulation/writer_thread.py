@@ -50,7 +50,7 @@ class WriterThread:
             error: BaseException | None = None
             if not self._reaches_journal():
                 if self._world.now_s < give_up_s:
-                    self._later(journal_repeat_pause_s, write)
+                    self.later(journal_repeat_pause_s, write)
                     return
                 error = MetadataFault("no answer came from the journal")
             else:
@@ -61,13 +61,13 @@ class WriterThread:
                 except Exception as raised:
                     error = raised
             heard_after_s = self._random.uniform(0.0, self._random.choice(_HEARD_AFTER_S))
-            self._later(heard_after_s, lambda: self._tell(done, error))
+            self.later(heard_after_s, lambda: self._tell(done, error))
 
-        self._later(self._random.uniform(0.0, _WRITE_S_MAX), write)
+        self.later(self._random.uniform(0.0, _WRITE_S_MAX), write)
 
     def soon(self, action: Callable[[], None]) -> None:
         """Call something on the loop when what is ready has had its turn."""
-        self._later(0.0, action)
+        self.later(0.0, action)
 
     def close(self) -> None:
         """Processes of the world are never stopped in order."""
@@ -83,14 +83,14 @@ class WriterThread:
     def _lives(self) -> bool:
         return self._node.up and self._node.generation == self._generation
 
-    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
         """Call something if the process still lives then; not before it goes on where it is stopped."""
 
         def act() -> None:
             if not self._lives:
                 return
             if self._node.paused_until_s > self._world.now_s:
-                self._later(self._node.paused_until_s - self._world.now_s, action)
+                self.later(self._node.paused_until_s - self._world.now_s, action)
                 return
             action()
 
