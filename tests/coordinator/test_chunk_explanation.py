@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.immediate_commit import durable_at_once
 from support.no_links import NoLinks
 from support.play import USAGE, Play, record, registration
 
@@ -194,6 +195,7 @@ class Names:
                 play.core,
                 Signer(b"secret"),
                 NoLinks(),
+                durable_at_once(self.metadata),
                 monotonic=lambda: play.now_s,
                 sleep=self._pause,
             )

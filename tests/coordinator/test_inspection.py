@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import pytest
-from support.immediate_commit import CommitsAtOnce
+from support.immediate_commit import CommitsAtOnce, durable_at_once
 from support.no_links import NoLinks
 from support.play import Play
 
@@ -52,6 +52,7 @@ class Tree:
                 play.core,
                 Signer(b"secret"),
                 NoLinks(),
+                durable_at_once(self.metadata),
                 callers=callers or Callers(),
                 monotonic=self._tick,
                 sleep=self._pause,

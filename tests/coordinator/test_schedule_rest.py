@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from support.immediate_commit import durable_at_once
 from support.no_links import NoLinks
 from support.play import Play
 from support.status_sources import status_sources
@@ -41,12 +42,14 @@ class Asked:
     def __init__(self, play: Play) -> None:
         core = play.core
         self.scheduling = core.scheduling
+        metadata = store_in_memory()
         context = OperationContext(
-            store_in_memory().reader(),
+            metadata.reader(),
             cast(Callable[..., Any], None),
             core,
             SIGNER,
             NoLinks(),
+            durable_at_once(metadata),
             callers=Callers(),
             monotonic=lambda: play.now_s,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.immediate_commit import CommitsAtOnce
+from support.immediate_commit import CommitsAtOnce, durable_at_once
 from support.no_links import NoLinks
 from support.play import Play, registration
 
@@ -47,6 +47,7 @@ class Coordinator:
             self.play.core,
             Signer(b"secret"),
             NoLinks(),
+            durable_at_once(self.metadata),
             callers=Callers("root"),
             monotonic=lambda: self.now_s,
         )

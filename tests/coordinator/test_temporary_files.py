@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.immediate_commit import CommitsAtOnce
+from support.immediate_commit import CommitsAtOnce, durable_at_once
 from support.no_links import NoLinks
 from support.play import Play
 
@@ -119,6 +119,7 @@ class Tree:
             play.core,
             Signer(b"secret"),
             NoLinks(),
+            durable_at_once(self.metadata),
             monotonic=lambda: self.monotonic_s,
             wall_clock=lambda: self.wall_s,
             sleep=pause,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from support.immediate_commit import CommitsAtOnce
+from support.immediate_commit import CommitsAtOnce, durable_at_once
 from support.no_links import NoLinks
 from support.play import Play
 
@@ -43,6 +43,7 @@ class Emptied:
             play.core,
             Signer(b"secret"),
             NoLinks(),
+            durable_at_once(self.metadata),
             wall_clock=lambda: self.wall_s,
             sleep=pause,
         )

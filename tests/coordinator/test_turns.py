@@ -8,7 +8,7 @@ import logging
 import time
 
 import pytest
-from support.immediate_commit import CommitsAtOnce
+from support.immediate_commit import CommitsAtOnce, durable_at_once
 from support.new_core import new_core
 from support.no_links import NoLinks
 from support.node_port import NodePort
@@ -109,6 +109,7 @@ def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> No
             core,
             _SIGNER,
             NoLinks(),
+            durable_at_once(metadata),
             monotonic=lambda: now_s,
             waiting_max=2,
         )

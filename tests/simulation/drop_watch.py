@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+from simulation.durable_log import DurableLog
+
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import State
@@ -22,13 +24,16 @@ class DropWatch:
         #: The replicas that anybody has reported as corrupt.
         self.corrupt: set[tuple[NodeId, ChunkId]] = set()
 
-    def look(self, cluster: Cluster, orders: Sequence[Order]) -> None:
+    def look(self, cluster: Cluster, orders: Sequence[Order], log: DurableLog) -> None:
         """Before they are sent."""
         for order in orders:
             if not isinstance(order.message, DeleteChunks):
                 continue
             for replica in order.message.replicas:
                 state = cluster.chunks.get(replica.chunk)
+                if state is None:
+                    is_needed = log.refers_to(replica.chunk, replica.version)
+                    assert not is_needed, f"{order.node} drops {replica}, and the durable metadata has it"
                 of_now = state is not None and (replica.version, replica.length) == (state.version, state.length)
                 if state is None or not of_now or (order.node, replica.chunk) in self.corrupt:
                     continue

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import apsw
 from simulation.client_requests import ListNames, OnLink, Open, Stat
 from simulation.simulated_coordinator import SimulatedCoordinator, sleep
-from simulation.writer_thread import WriterThread
 
 from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.failover.service import Failover
 from peacefs.coordinator.journal.memory import Mishap
 from peacefs.coordinator.journal.port import Member
-from peacefs.coordinator.journal.writer import journal_repeat_pause_s
-from peacefs.coordinator.limits import journal_unsure_max_s
 from peacefs.coordinator.metadata.epochs import Begun
-from peacefs.coordinator.metadata.group_commit import Commit
+from peacefs.coordinator.metadata.sqlite.image import ImageWriter
+from peacefs.coordinator.metadata.sqlite.inline_image import InlineImage
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
 from peacefs.coordinator.metadata.store import MetadataFault, Touched
 from peacefs.coordinator.metadata.transaction import Transaction
@@ -48,7 +47,6 @@ class FailoverCoordinator(SimulatedCoordinator):
 
     def __init__(self, story: FailoverWorld, name: str) -> None:
         self.story = story
-        self._connection = store_in_memory(cluster_id="one")._writer
         self._waited_s = 0.0
         self._dies_next = False
         self.failover: Failover
@@ -57,30 +55,42 @@ class FailoverCoordinator(SimulatedCoordinator):
 
     def start(self) -> None:
         """Find the store as the last crash left it: what of the journal it lacks follows."""
+        self.leadership = self.story.leadership_class(lambda: self.world.now_s, Member(self.name))
+        self.door = Door(self.leadership, lambda: self.world.now_s, sleep, leader_lives=self._leader_lives)
+        self.log.before = self._die_in_between
+        self.datanodes = self.story.datanodes_by_name
+        super().start()
+        self.world.spawn(self.node, "following the journal", self._keep(), is_vital=True)
+
+    def new_image(self) -> apsw.Connection:
+        return store_in_memory(cluster_id="one").image
+
+    def open_metadata(self, keeper: Callable[[ImageWriter], InlineImage]) -> MetadataInMemory:
         story, world = self.story, self.world
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
         journal = story.journal_class(
             story.server, self._mishap, lambda arrive: world.later(world.random.uniform(0.01, 4.0), arrive)
         )
         self._journal_writer = story.writer_class(
             journal, clock=lambda: world.now_s + self._waited_s, pause=self._try_again
         )
-        self.metadata = MetadataInMemory(self._connection, journal=self._journal_writer)
-        self.leadership = story.leadership_class(lambda: world.now_s, Member(self.name))
-        self.door = Door(self.leadership, lambda: world.now_s, sleep, leader_lives=self._leader_lives)
+        metadata = MetadataInMemory(self.image, self.log, self._journal_writer, keeper)
         self.failover = story.failover_class(
             self._journal_writer,
-            self.metadata,
+            metadata,
             self.leadership,
             self,
             run=self._run,
             sleep=sleep,
             on_replaced=self._replaced,
         )
-        self.datanodes = story.datanodes_by_name
-        super().start()
-        world.spawn(self.node, "following the journal", self._keep(), is_vital=True)
+        return metadata
+
+    def reaches_journal(self) -> bool:
+        return self.world.network.carries(self.name, JOURNAL)
+
+    def appended(self) -> None:
+        super().appended()
+        self.story.check_store(self)
 
     # -- what befalls it -----------------------------------------------------------------------------
 
@@ -105,6 +115,11 @@ class FailoverCoordinator(SimulatedCoordinator):
             return world.random.choice((Mishap.LOST, Mishap.ANSWER_LOST))
         fates = (Mishap.LOST, Mishap.ANSWER_LOST, Mishap.LATE)
         return world.random.choice(fates) if world.random.random() < 0.03 else Mishap.NONE
+
+    def _die_in_between(self) -> None:
+        """Now and then it dies when an entry is in the journal and not in its own log."""
+        if self.story.is_hostile and self.world.random.random() < 0.001:
+            raise Killed
 
     def _try_again(self, seconds: float) -> None:
         """The writer's thread waits, and in the meantime nothing else happens here."""
@@ -139,23 +154,9 @@ class FailoverCoordinator(SimulatedCoordinator):
 
     # -- as the service does it ------------------------------------------------------------------------
 
-    def commit_of(self, writer: WriterThread) -> Commit:
-        async def commit(change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
-            self.leadership.refuse_to_commit()
-            await self._until_the_journal_is_reached()
-            done = await writer.commit(change, in_any_case=in_any_case)
-            self.story.check_store(self)
-            return done
-
-        return commit
-
-    async def _until_the_journal_is_reached(self) -> None:
-        """The writer's thread asks again and again, while the event loop goes on."""
-        give_up_s = self.world.now_s + journal_unsure_max_s
-        while not self.world.network.carries(self.name, JOURNAL):
-            if self.world.now_s >= give_up_s:
-                self.fail(MetadataFault("no answer came from the journal"))
-            await sleep(journal_repeat_pause_s)
+    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
+        self.leadership.refuse_to_commit()
+        return await super().commit(change, in_any_case=in_any_case)
 
     def tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         return self.parts.background.of_any()
@@ -180,7 +181,6 @@ class FailoverCoordinator(SimulatedCoordinator):
 
     def changed(self, touched: Touched) -> None:
         self.parts.changed_elsewhere(touched)
-        self.story.check_store(self)
 
     def tick(self) -> None:
         self.parts.stand_by()

@@ -6,11 +6,9 @@ entries never fall, stores are equal at equal numbers, and no chunk of a file lo
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from journal.replicated_store import rows_of
 from simulation.failover_coordinator import JOURNAL, FailoverCoordinator
@@ -104,22 +102,21 @@ class FailoverWorld(SimulatedCluster):
         self.deaths += 1
 
     def check_store(self, coordinator: FailoverCoordinator) -> None:
-        """To be called when a coordinator has another entry in its store."""
+        """To be called when a coordinator has another entry in its log."""
         number, epoch = self._epoch_at
         while (entry := self.server.entries.get(number + 1)) is not None:
             assert entry[0] >= epoch, f"entry {number + 1} of epoch {entry[0]} came after one of epoch {epoch}"
             number, epoch = number + 1, entry[0]
         self._epoch_at = number, epoch
-        place = coordinator.metadata.journal_place().number
+        place = coordinator.log.meta("journal_number")
         if place % _COMPARED_EVERY == 0:
-            rows = _digest(rows_of(coordinator.metadata))
+            rows = coordinator.log.digest()
             assert self._rows_at.setdefault(place, rows) == rows, f"two stores differ at entry {place}"
 
     def _check_dropped(self, datanode: SimulatedDatanode, order: DeleteChunks) -> None:
-        newest = max(self.coordinators, key=lambda each: each.metadata.journal_place().number)
-        reader = newest.metadata.reader()
+        newest = max((each.log for each in self.coordinators), key=lambda log: log.meta("journal_number"))
         for replica in order.replicas:
-            record = reader.chunk(replica.chunk)
+            record = newest.chunk(replica.chunk)
             if record is None or record.version != replica.version:
                 continue
             holders = [
@@ -141,10 +138,6 @@ class FailoverWorld(SimulatedCluster):
         return sum(each.leadership.leads for each in self.coordinators) == 1 and all(
             rows_of(each.metadata) == rows for each in self.coordinators
         )
-
-
-def _digest(rows: dict[str, list[Any]]) -> bytes:
-    return hashlib.blake2b(repr(rows).encode(), digest_size=16).digest()
 
 
 class FailoverSaboteur:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import apsw
+
+from peacefs.coordinator.metadata.row_store import Rows
 from peacefs.coordinator.metadata.sqlite.check import check_tables
-from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory
+from peacefs.coordinator.metadata.tables import QUOTA
 
 
-def check_sound(metadata: MetadataInMemory) -> None:
-    """All that `peacefs metadata check` looks at: among it, that quotas count what a recount finds."""
-    findings = check_tables(metadata.imaged(), lambda _name, _done, _all: None)
+def check_image(image: apsw.Connection) -> None:
+    """All that `peacefs metadata check` looks at, at any entry; so quotas count what a recount finds."""
+    findings = check_tables(image, lambda _name, _done, _all: None)
     assert findings.problems == []
 
 
@@ -24,13 +27,13 @@ class _Row(NamedTuple):
 class QuotaWatch:
     """No directory comes to hold more than its quota; one that held more when that was set gets no fuller."""
 
-    def __init__(self, metadata: MetadataInMemory) -> None:
-        self._metadata = metadata
+    def __init__(self, rows: Rows) -> None:
+        self._all = rows
         self._seen = self._rows()
         self.looks = 0
 
     def look(self) -> None:
-        """To be called after each commit."""
+        """To be called with each entry."""
         rows = self._rows()
         self.looks += bool(rows)
         for directory, now in rows.items():
@@ -42,5 +45,4 @@ class QuotaWatch:
         self._seen = rows
 
     def _rows(self) -> dict[int, _Row]:
-        statement = "SELECT directory, names_max, bytes_max, names, bytes FROM quota"
-        return {directory: _Row(*row) for directory, *row in self._metadata.imaged().execute(statement)}
+        return {directory: _Row(*row) for directory, *row in self._all.small[QUOTA].values()}

@@ -1,19 +1,23 @@
 """Coordinators that share a journal in the simulated world, with names alone: no datanodes, quick to play.
 
-Each is the real `Failover` over the real store in memory, and its client makes and lists directories. What must
-hold is looked at after every commit and at every answer. `failover_world.py` has the datanodes, too.
+Each is the real `Failover` over the real store in memory, and its clients make and list directories. What must
+hold is looked at with every entry and at every answer. `failover_world.py` has the datanodes, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import NoReturn, TypeVar
 
 from journal.replicated_store import rows_of
+from simulation.durable_log import DurableLog
+from simulation.late_image import LateImage
 from simulation.simulated_coordinator import sleep
 from simulation.simulated_network import Network
 from simulation.world import World
+from simulation.writer_thread import SimulatedCommits, WriterThread
 
 from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.failover.service import Failover
@@ -21,9 +25,9 @@ from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, M
 from peacefs.coordinator.journal.port import Member
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.epochs import Begun
-from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.model import ROOT
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
-from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Touched
+from peacefs.coordinator.metadata.store import MetadataFault, Touched
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
@@ -33,6 +37,10 @@ T = TypeVar("T")
 _PLAYED_S = 40.0
 _SETTLED_S = 30.0
 _QUIET_S = 2.0
+#: So many clients change names at once, so that entries carry several changes.
+_CLIENTS = 2
+#: The image is written after so long at most.
+_IMAGE_PAUSE_S = 3.0
 
 
 class Killed(Exception):
@@ -85,11 +93,11 @@ class Story:
         assert self.world.run(lambda: any(each.successor() for each in self.coordinators), limit_s=60.0)
         return next(each for each in self.coordinators if each.leadership.leads)
 
-    def check(self, coordinator: PlayedCoordinator) -> None:
-        """To be called when a coordinator has another entry."""
+    def check(self, log: DurableLog) -> None:
+        """To be called when a coordinator has another entry in its log."""
         epochs = [self.server.entries[number][0] for number in sorted(self.server.entries)]
         assert epochs == sorted(epochs), "an entry of an older epoch came after one of a newer"
-        number, names = coordinator.metadata.journal_place().number, frozenset(coordinator.names())
+        number, names = log.meta("journal_number"), frozenset(log.names_in(ROOT))
         assert self.states.setdefault(number, names) == names, f"two stores differ at entry {number}"
 
 
@@ -99,8 +107,10 @@ class PlayedCoordinator:
     def __init__(self, story: Story, name: str) -> None:
         self.story, self.name = story, name
         self.node = story.world.add_node(name)
-        self._connection = store_in_memory(cluster_id="one")._writer
-        self._paused_until_s = 0.0
+        self._image = store_in_memory(cluster_id="one").image
+        self._log = DurableLog(self._image)
+        self._log.before = self._die_in_between
+        self._log.appended = lambda: story.check(self._log)
         self._silent_until_s = 0.0
         self._made = 0
         self.metadata: MetadataInMemory
@@ -116,9 +126,11 @@ class PlayedCoordinator:
         )
         self._tries = 0.0
         writer = JournalWriter(journal, clock=lambda: self._tries, pause=self._try_again)
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-        self.metadata = MetadataInMemory(self._connection, journal=writer)
+        image = partial(LateImage, random=Random(story.random.random()))
+        self.metadata = MetadataInMemory(self._image, self._log, writer, image)
+        self._log.check_found(self.metadata)
+        self._thread = WriterThread(world, self.node, Random(story.random.random()))
+        self._commits = SimulatedCommits(self.metadata, self._log, self._thread, self._failed)
         self.leadership = story.leadership_class(lambda: world.now_s, Member(self.name))
         self.failover = Failover(
             writer,
@@ -131,9 +143,23 @@ class PlayedCoordinator:
             kept_bytes=1 << 20,
         )
         world.spawn(self.node, "following", self._keep(), is_vital=True)
-        world.spawn(self.node, "a client", self._work(), is_vital=True)
+        for _ in range(_CLIENTS):
+            world.spawn(self.node, "a client", self._work(), is_vital=True)
+        self._keep_image()
 
     # -- what befalls it -----------------------------------------------------------------------------
+
+    def _die_in_between(self) -> None:
+        """Now and then it dies when an entry is in the journal and not in its own log."""
+        if self.story.is_hostile and self.story.random.random() < 0.002:
+            raise Killed
+
+    def _failed(self, fault: MetadataFault) -> None:
+        self._die()
+
+    def _keep_image(self) -> None:
+        self._commits.tend()
+        self._thread.later(self.story.random.uniform(0.0, _IMAGE_PAUSE_S), self._keep_image)
 
     def _mishap(self, call: str) -> Mishap:
         random = self.story.random
@@ -158,10 +184,8 @@ class PlayedCoordinator:
         """Time passes, and more of it where the whole process is stopped meanwhile."""
         story = self.story
         if story.is_hostile and story.random.random() < 0.002:
-            self._paused_until_s = story.world.now_s + story.random.uniform(1.0, 8.0)
-        await sleep(max(seconds, self._paused_until_s - story.world.now_s))
-        while self._paused_until_s > story.world.now_s:
-            await sleep(self._paused_until_s - story.world.now_s)
+            self.node.paused_until_s = story.world.now_s + story.random.uniform(1.0, 8.0)
+        await sleep(seconds)
 
     async def _run(self, work: Callable[[], T]) -> T:
         await self._sleep(self.story.random.uniform(0.0, 0.01))
@@ -182,6 +206,8 @@ class PlayedCoordinator:
         self.leadership.leads = False
 
     def _die(self) -> None:
+        if not self.node.up:
+            return
         self.stop()
         self.story.world.later(self.story.random.uniform(0.1, 3.0), self.start)
 
@@ -206,21 +232,19 @@ class PlayedCoordinator:
                 story.world.spawn(self.node, "handing over", self._hand_over(), is_vital=True)
                 continue
             if story.random.random() < 0.3:
-                before = set(story.acknowledged)
+                before, names = set(story.acknowledged), self.names()
+                await self._commits.until_durable(self.metadata.rows.last)
                 if self.leadership.may_answer:
-                    assert self.names() >= before, "a leader that was replaced has answered"
+                    assert names >= before, "a leader that was replaced has answered"
+                    story.acknowledged |= names
                 continue
             self._made += 1
             name = f"{self.name}-{self.node.generation}-{self._made}"
             try:
-                run_now(self.metadata, partial(_make, name))
-            except MetadataFull:
+                await self._commits.commit(partial(_make, name))
+            except PeacefsError:
                 continue
-            except MetadataFault:
-                self._die()
-                return
             story.acknowledged.add(name)
-            story.check(self)
 
     async def _hand_over(self) -> None:
         try:
@@ -240,7 +264,7 @@ class PlayedCoordinator:
     # -- the follower ----------------------------------------------------------------------------------
 
     def changed(self, touched: Touched) -> None:
-        self.story.check(self)
+        """Whatever is looked at is read anew."""
 
     def tick(self) -> None:
         """There are no datanodes."""

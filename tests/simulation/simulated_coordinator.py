@@ -1,14 +1,15 @@
 """The coordinator in the simulated world: the `Assembly` of the service, over simulated links, SQLite in memory.
 
-The metadata outlives its crashes. Only what the service stands before it is missing: sockets, uvicorn, and the
-thread of group commit, for which `writer_thread` stands.
+The log and the image outlive its crashes, and the image lags behind. Only what the service stands before it is
+missing: sockets, uvicorn, and the thread that writes the log, for which `writer_thread` stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from functools import partial
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import apsw
 from simulation.client_requests import (
@@ -32,15 +33,17 @@ from simulation.client_requests import (
 )
 from simulation.control_calls import COORDINATOR
 from simulation.drop_watch import DropWatch
+from simulation.durable_log import DurableLog
+from simulation.late_image import LateImage
 from simulation.lying_datanode import LyingDatanode
-from simulation.metadata_watch import QuotaWatch, check_sound
+from simulation.metadata_watch import QuotaWatch, check_image
 from simulation.name_changes import Change, make_change
 from simulation.simulated_agent import SimulatedAgent
 from simulation.simulated_datanode import SimulatedDatanode
 from simulation.simulated_links import SimulatedLink, SimulatedLinks, wait
 from simulation.terms import CHUNK_BYTES, HTTP_CLIENT, SIGNER
 from simulation.world import World
-from simulation.writer_thread import WriterThread
+from simulation.writer_thread import SimulatedCommits, WriterThread
 from support.long_runs import often
 from support.replica_watch import ReplicaWatch
 
@@ -49,9 +52,12 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.limits import list_page_entries, restore_epoch_jump_max, tick_interval_s
 from peacefs.coordinator.metadata.epochs import Epochs
-from peacefs.coordinator.metadata.group_commit import Commit
+from peacefs.coordinator.metadata.log.segments import LogFull
 from peacefs.coordinator.metadata.model import InodeKind, RenameMode
+from peacefs.coordinator.metadata.sqlite.image import ImageWriter
+from peacefs.coordinator.metadata.sqlite.inline_image import InlineImage
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import dispatch as calls
@@ -61,12 +67,15 @@ from peacefs.protocol.messages import Done, Failure, Heartbeat, Message, ReportC
 from peacefs.protocol.new_file import NewFile
 from peacefs.runtime import effects as fx
 
+T = TypeVar("T")
 #: So that copies of small trees take several commits.
 _COPIED_PER_COMMIT = 2
 #: A comparison finds changes without an event soon enough so; it takes as long as all that a tick decides.
 _COMPARED_EVERY_TICKS = 6
 #: As many as SQLite can have.
 _PAGES_MAX = 4294967294
+#: The process that writes the image sleeps so long at most; each life of a coordinator has another one.
+_IMAGE_PAUSES_S = (0.005, 0.05, 0.5, 5.0, 60.0)
 
 
 class _Sleep:
@@ -83,15 +92,17 @@ async def sleep(seconds: float) -> None:
     await _Sleep(seconds)
 
 
-def _copy(metadata: MetadataInMemory) -> MetadataInMemory:
+def _copy(image: apsw.Connection) -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    with connection.backup("main", metadata.imaged(), "main") as copying:
+    with connection.backup("main", image, "main") as copying:
         copying.step()
-    return MetadataInMemory(connection)
+    return connection
 
 
 class SimulatedCoordinator:
-    """The coordinator's node. `metadata` is on its disk; everything else is lost in a crash."""
+    """The coordinator's node. `image` and `log` are on its disk; everything else is lost in a crash."""
+
+    metadata: MetadataInMemory
 
     def __init__(
         self,
@@ -109,7 +120,8 @@ class SimulatedCoordinator:
         self._policy = policy
         self._streams_per_node = streams_per_node
         self.node = world.add_node(name)
-        self.metadata = store_in_memory()
+        self.image = self.new_image()
+        self.log = DurableLog(self.image)
         self.tokens_live_s = unreferenced_chunk_kept_s
         self.datanodes: dict[str, SimulatedDatanode] = {}
         self.liars: dict[str, LyingDatanode] = {}
@@ -118,34 +130,34 @@ class SimulatedCoordinator:
         self.parts: Assembly
         self.start()
 
+    def new_image(self) -> apsw.Connection:
+        return store_in_memory().image
+
     def start(self) -> None:
-        """Finds the metadata as the last crash left it: whatever was under way, they are sound."""
+        """Find log and image as the last crash left them: whatever was under way, they are sound."""
         world = self.world
         world.restart(self.node)
         self.make_room()
-        check_sound(self.metadata)
-        self.quotas = QuotaWatch(self.metadata)
-        writer = WriterThread(
-            self.metadata,
-            Random(world.random.random()),
-            lambda: world.now_s,
-            sleep,
-            self.quotas.look,
-            lambda: self._is_full,
-            self.fail,
-        )
+        check_image(self.image)
+        self.metadata = self.open_metadata(partial(LateImage, random=Random(world.random.random())))
+        self.log.check_found(self.metadata)
+        self.quotas = QuotaWatch(self.metadata.rows)
+        writer = WriterThread(world, self.node, Random(world.random.random()), self.reaches_journal)
+        self.commits = SimulatedCommits(self.metadata, self.log, writer, self.fail)
+        self.log.appended = self.appended
         # Bound to the cluster of this start: what still comes for an earlier one concerns that one alone.
         self._replicas = ReplicaWatch(lambda: parts.core.cluster)
         self._drops = DropWatch(self.liars)
         self._links: dict[str, SimulatedLink] = {}
-        self.links = SimulatedLinks(world, self._drops, lambda: self.cluster)
+        self.links = SimulatedLinks(world, self._drops, lambda: self.cluster, self.log)
         parts = self.parts = Assembly(
             Surroundings(
                 metadata=self.metadata,
-                reader=writer.reader(),
-                commit=self.commit_of(writer),
+                reader=self.metadata.reader(),
+                commit=self.commit,
                 signer=SIGNER,
                 links=self.links,
+                until_durable=self.commits.until_durable,
                 spawn=self._spawn,
                 on_fault=self.fail,
                 leadership=self.leadership,
@@ -169,10 +181,32 @@ class SimulatedCoordinator:
         world.calls.coordinators[self.name] = self.answer
         self.run(self.tasks())
         world.spawn(self.node, "comparing replicas", self._keep_comparing(), is_vital=True)
+        self._keep_image(writer, self.commits)
 
-    def commit_of(self, writer: WriterThread) -> Commit:
-        """Return how changes are committed."""
-        return writer.commit
+    def open_metadata(self, keeper: Callable[[ImageWriter], InlineImage]) -> MetadataInMemory:
+        return MetadataInMemory(self.image, self.log, keeper=keeper)
+
+    def reaches_journal(self) -> bool:
+        """Return whether entries can be written: there is no journal here."""
+        return True
+
+    def appended(self) -> None:
+        """Another entry is in the log."""
+        self.quotas.look()
+
+    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
+        return await self.commits.commit(change, in_any_case=in_any_case)
+
+    def _keep_image(self, writer: WriterThread, commits: SimulatedCommits) -> None:
+        """Have the image written, by another process: its steps are none of the coordinator's."""
+        random = self.world.random
+        pause_s_max = random.choice(_IMAGE_PAUSES_S)
+
+        def step() -> None:
+            commits.tend()
+            writer.later(random.uniform(0.0, pause_s_max), step)
+
+        step()
 
     def tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         """Return what begins with the coordinator."""
@@ -207,24 +241,26 @@ class SimulatedCoordinator:
         self.world.crash(self.node)
 
     def fill_disk(self) -> None:
-        """From now on changes are refused, and the metadata finds no room for another page."""
-        self._is_full = True
-        self.metadata.imaged().execute("PRAGMA max_page_count = 1")
+        """From now on the log finds no room for another entry, and the image none for another page."""
+        self.log.fails = LogFull("the disk is full")
+        self.image.execute("PRAGMA max_page_count = 1")
 
     def make_room(self) -> None:
-        self._is_full = False
-        self.metadata.imaged().execute(f"PRAGMA max_page_count = {_PAGES_MAX}")
+        self.log.fails = None
+        self.image.execute(f"PRAGMA max_page_count = {_PAGES_MAX}")
 
-    def back_up(self) -> MetadataInMemory:
+    def back_up(self) -> apsw.Connection:
         """Make a copy as `peacefs metadata backup` does."""
-        return _copy(self.metadata)
+        return _copy(self.metadata.imaged())
 
-    def restore(self, backup: MetadataInMemory) -> None:
+    def restore(self, backup: apsw.Connection) -> None:
         """Restore a copy as `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
-        self.metadata = _copy(backup)
-        self.metadata.hold_gc_floor()
-        drawn = self.metadata.begin_epoch()
-        self.metadata.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
+        self.image = _copy(backup)
+        self.log = DurableLog(self.image)
+        restored = MetadataInMemory(self.image, self.log)
+        restored.hold_gc_floor()
+        drawn = restored.begin_epoch()
+        restored.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
 
     def _keep_comparing(self) -> fx.Steps[None]:
         """Hold the lists of replicas against what the table of their states says."""
@@ -233,7 +269,19 @@ class SimulatedCoordinator:
             yield from fx.sleep(often(_COMPARED_EVERY_TICKS, 1) * tick_interval_s)
 
     async def answer(self, caller: str, message: Message) -> Message:
-        """Answer a message as the service's links do."""
+        """Answer a message as the service does: what it depends on is durable then."""
+        try:
+            if isinstance(message, OnLink):
+                return await self._on_link(caller, message)
+            durable = self.files.durable
+            watched = durable.watched()
+            reply = await watched.run(self._answer_or_refuse(caller, message))
+            await durable.settle(watched)
+            return reply
+        except PeacefsError as error:
+            return Failure(error.code, error.message, error.culprit)
+
+    async def _answer_or_refuse(self, caller: str, message: Message) -> Message:
         try:
             return await self._answer(caller, message)
         except PeacefsError as error:
@@ -263,8 +311,6 @@ class SimulatedCoordinator:
 
     async def _answer(self, caller: str, message: Message) -> Message:
         match message:
-            case OnLink():
-                return await self._on_link(caller, message)
             case Change():
                 await make_change(self.files, message)
                 return Done()

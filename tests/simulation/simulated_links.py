@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from simulation.drop_watch import DropWatch
+from simulation.durable_log import DurableLog
 from simulation.terms import CALL_TIMEOUT_S, GRANT_CLIENT
 from simulation.world import World
 
@@ -126,8 +127,9 @@ async def wait(ticket: fx.Ticket, patience_s: float) -> None:
 class SimulatedLinks(DatanodeLinks):
     """The real ones; what leaves is looked at, and grants find their writers, who are no datanodes here."""
 
-    def __init__(self, world: World, drops: DropWatch, cluster: Callable[[], Cluster]) -> None:
+    def __init__(self, world: World, drops: DropWatch, cluster: Callable[[], Cluster], log: DurableLog) -> None:
         super().__init__()
+        self._log = log
         self._world = world
         self._drops = drops
         self._cluster = cluster
@@ -136,7 +138,7 @@ class SimulatedLinks(DatanodeLinks):
         if isinstance(message, Granted | GrantRefused):
             self._push(message)
             return
-        self._drops.look(self._cluster(), [Order(node, message)])
+        self._drops.look(self._cluster(), [Order(node, message)], self._log)
         super().send(node, message)
 
     def _push(self, message: Granted | GrantRefused) -> None:

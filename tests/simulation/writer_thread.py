@@ -1,111 +1,144 @@
-"""The thread that commits, as the coordinator's event loop sees it: it commits at any moment, and is heard later.
+"""The thread that writes entries of the log, as the coordinator's event loop sees it: in its own time.
 
-What waits may be committed before any look at the metadata that is not in a view with the look before, for the
-real thread does not wait for the loop. The loop hears of a commit only after others have acted upon what they saw.
+An entry is in the log at one moment and the loop hears of it at a later one, after others have had their turn. The
+node may crash between the two: then the entry is there, and nobody was told.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from collections.abc import Callable
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import apsw
-from peacefs.coordinator.metadata.sqlite.reader import SqliteReader
-from support.immediate_commit import ImmediateCommit
+from simulation.durable_log import DurableLog
+from simulation.simulated_links import wait
+from simulation.world import Node, World
 
-from peacefs.coordinator.metadata.group_commit import no_room
-from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory
+from peacefs.coordinator.journal.writer import journal_repeat_pause_s
+from peacefs.coordinator.limits import journal_unsure_max_s
+from peacefs.coordinator.metadata.group_commit import GroupCommit
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.coordinator.metadata.transaction import Transaction
+from peacefs.protocol.errors import ServiceUnready
+from peacefs.runtime import effects as fx
 
 T = TypeVar("T")
-_COMMIT_S_MAX = 0.004
-_OVERTAKES = 0.3
-#: The loop may be busy with others for so long before it hears of a commit: mostly a moment.
+_WRITE_S_MAX = 0.004
+#: The loop may be busy with others for so long before it hears of an entry: mostly a moment.
 _HEARD_AFTER_S = (0.001, 0.004, 0.02, 0.3)
-
-
-class _Waiting:
-    def __init__(self, change: Callable[[Transaction], Any]) -> None:
-        self.change = change
-        self.outcome: Future[Any] | None = None
+#: Longer than anybody waits.
+_PATIENCE_S = 100_000.0
 
 
 class WriterThread:
-    """Commits in order, and is heard in order. `committed` is called after each commit.
-
-    While `is_full` says so, the disk has no room, and changes are refused.
-    """
+    """A `group_commit.Run` in the world's time. Dies with the node's present life."""
 
     def __init__(
-        self,
-        metadata: MetadataInMemory,
-        random: Random,
-        now: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
-        committed: Callable[[], None],
-        is_full: Callable[[], bool],
-        on_fatal: Callable[[BaseException], object],
+        self, world: World, node: Node, random: Random, reaches_journal: Callable[[], bool] = lambda: True
     ) -> None:
-        self._metadata = metadata
-        self._commits = ImmediateCommit(metadata, on_fatal)
+        """While `reaches_journal` says no, the thread asks again and again, and the loop goes on."""
+        self._world = world
+        self._node = node
+        self._generation = node.generation
         self._random = random
-        self._now = now
-        self._sleep = sleep
-        self._committed = committed
-        self._is_full = is_full
-        self._waiting: deque[_Waiting] = deque()
-        self._commits_at_s = self._heard_at_s = now()
+        self._reaches_journal = reaches_journal
 
-    def reader(self) -> SqliteReader:
-        """A reader that the thread may overtake between any two of its views."""
-        connection: Any = _OvertakenConnection(self._metadata.imaged(), self._overtake)
-        return SqliteReader(connection)
+    def __call__(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        give_up_s = self._world.now_s + journal_unsure_max_s
 
-    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
-        waiting = _Waiting(change)
-        self._waiting.append(waiting)
-        soonest_s = self._now() + self._random.uniform(0.0, _COMMIT_S_MAX)
-        self._commits_at_s = max(self._commits_at_s + _COMMIT_S_MAX / 1000, soonest_s)
-        await self._sleep(self._commits_at_s - self._now())
-        while waiting.outcome is None:
-            self._commit_next()
-        heard_s = self._now() + self._random.uniform(0.0, self._random.choice(_HEARD_AFTER_S))
-        self._heard_at_s = max(self._heard_at_s + _COMMIT_S_MAX / 1000, heard_s)
-        await self._sleep(self._heard_at_s - self._now())
-        result: T = waiting.outcome.result()
-        return result
+        def write() -> None:
+            error: BaseException | None = None
+            if not self._reaches_journal():
+                if self._world.now_s < give_up_s:
+                    self.later(journal_repeat_pause_s, write)
+                    return
+                error = MetadataFault("no answer came from the journal")
+            else:
+                try:
+                    work()
+                except MetadataFault as fault:
+                    error = fault
+                except Exception as raised:
+                    error = raised
+            heard_after_s = self._random.uniform(0.0, self._random.choice(_HEARD_AFTER_S))
+            self.later(heard_after_s, lambda: self._tell(done, error))
 
-    def _overtake(self) -> None:
-        if self._waiting and self._random.random() < _OVERTAKES:
-            self._commit_next()
+        self.later(self._random.uniform(0.0, _WRITE_S_MAX), write)
 
-    def _commit_next(self) -> None:
-        waiting = self._waiting.popleft()
-        if self._is_full():
-            waiting.outcome = Future()
-            waiting.outcome.set_exception(no_room())
-            return
-        waiting.outcome = self._commits.submit(waiting.change)
-        self._committed()
-
-
-class _OvertakenConnection:
-    """The part of a connection that a reader needs. Within a view nobody overtakes."""
-
-    def __init__(self, connection: apsw.Connection, overtake: Callable[[], None]) -> None:
-        self._connection = connection
-        self._overtake = overtake
-        self._is_in_view = False
-
-    def execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> apsw.Cursor:
-        if not self._is_in_view:
-            self._overtake()
-        if statement in ("BEGIN", "COMMIT"):
-            self._is_in_view = statement == "BEGIN"
-        return self._connection.execute(statement, parameters)
+    def soon(self, action: Callable[[], None]) -> None:
+        """Call something on the loop when what is ready has had its turn."""
+        self.later(0.0, action)
 
     def close(self) -> None:
-        """It is the writer's."""
+        """Processes of the world are never stopped in order."""
+
+    def _tell(self, done: Callable[[BaseException | None], None], error: BaseException | None) -> None:
+        try:
+            done(error)
+        except MetadataFault:
+            if self._lives:
+                raise
+
+    @property
+    def _lives(self) -> bool:
+        return self._node.up and self._node.generation == self._generation
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Call something if the process still lives then; not before it goes on where it is stopped."""
+
+        def act() -> None:
+            if not self._lives:
+                return
+            if self._node.paused_until_s > self._world.now_s:
+                self.later(self._node.paused_until_s - self._world.now_s, action)
+                return
+            action()
+
+        self._world.later(delay_s, act)
+
+
+class SimulatedCommits:
+    """The product's group commit over a simulated thread, as the service's event loop uses it."""
+
+    def __init__(
+        self, metadata: Metadata, log: DurableLog, writer: WriterThread, on_fault: Callable[[MetadataFault], None]
+    ) -> None:
+        self._log = log
+        self._rows = metadata.rows
+        self.group = GroupCommit(metadata, on_fault, run=writer, soon=writer.soon)
+
+    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
+        settled = _Settled()
+        answer = self.group.submit(change, settled, in_any_case=in_any_case)
+        number = self._rows.last
+        await settled.wait()
+        self._log.check_told(number)
+        return answer
+
+    async def until_durable(self, number: int) -> None:
+        """Return when an entry is durable. Raises ServiceUnready when it was refused."""
+        settled = _Settled()
+        self.group.wait_for(number, settled)
+        await settled.wait()
+
+    def tend(self) -> None:
+        self.group.tend(idle=True)
+
+
+class _Settled:
+    """Told that what was waited for is durable, or why it is not."""
+
+    def __init__(self) -> None:
+        self._ticket = fx.Ticket()
+        self._error: ServiceUnready | None = None
+
+    def __call__(self, error: ServiceUnready | None) -> None:
+        self._error = error
+        self._ticket.fire()
+
+    async def wait(self) -> None:
+        if not self._ticket.fired:
+            await wait(self._ticket, _PATIENCE_S)
+        assert self._ticket.fired, "nothing was heard of a commit"
+        if self._error is not None:
+            raise self._error

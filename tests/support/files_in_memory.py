@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from support.immediate_commit import CommitsAtOnce
+from support.immediate_commit import CommitsAtOnce, durable_at_once
 from support.spoken_link import SIGNER
 
 from peacefs.coordinator.core import CoordinatorCore
@@ -19,4 +19,6 @@ def context_in_memory(
     """Over a namespace in memory."""
     metadata = store_in_memory()
     metadata.begin_epoch()
-    return OperationContext(metadata.reader(), CommitsAtOnce(metadata), core, SIGNER, links, monotonic=clock)
+    return OperationContext(
+        metadata.reader(), CommitsAtOnce(metadata), core, SIGNER, links, durable_at_once(metadata), monotonic=clock
+    )

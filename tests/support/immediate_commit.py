@@ -1,15 +1,14 @@
-"""The twin of group commit for tests: each change has a commit of its own, made before `submit` returns."""
+"""The twin of group commit for tests: each change has an entry of its own, durable before `submit` returns."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
-from peacefs.coordinator.metadata.group_commit import no_room
+from peacefs.coordinator.metadata.group_commit import Settled, no_room, stopping
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
 from peacefs.coordinator.metadata.transaction import Transaction
-from peacefs.protocol.errors import ServiceUnready
+from peacefs.coordinator.operations.durable_answers import DurableAnswers
 
 T = TypeVar("T")
 
@@ -17,13 +16,17 @@ T = TypeVar("T")
 class Commits(Protocol):
     """Requests that change the metadata go here: the promises that both twins keep."""
 
-    def submit(self, request: Callable[[Transaction], T]) -> Future[T]:
-        """The future has the request's answer when all it did is durable, or the error that undid it.
+    def submit(self, change: Callable[[Transaction], T], settled: Settled, *, in_any_case: bool = False) -> T:
+        """Return the change's answer; `settled` is called when all it did is durable, or with what undid it.
 
-        That is ServiceUnready where the disk had no room for the commit.
+        That is ServiceUnready where the disk had no room for the entry.
 
-        Raises Overloaded when too many wait and ServiceUnready when no commit is possible any more.
+        Raises what the change raises, Overloaded when too many wait, and ServiceUnready when no commit is possible
+        any more; then `settled` is not called.
         """
+
+    def wait_for(self, number: int, settled: Settled) -> None:
+        """Have `settled` called when an entry is durable, or is not to be."""
 
 
 class ImmediateCommit:
@@ -34,29 +37,36 @@ class ImmediateCommit:
         self._on_fatal = on_fatal
         self._failed = False
 
-    def submit(self, request: Callable[[Transaction], T]) -> Future[T]:
+    def submit(self, change: Callable[[Transaction], T], settled: Settled, *, in_any_case: bool = False) -> T:
         """Commit it now."""
-        future: Future[T] = Future()
         if self._failed:
-            raise _unready()
+            raise stopping()
         try:
-            (outcome,) = self._metadata.commit([request])
-        except MetadataFull:
-            future.set_exception(no_room())
+            outcome = self._metadata.attempt(change)
         except MetadataFault as fault:
-            self._failed = True
-            future.set_exception(_unready())
-            self._on_fatal(fault)
+            self._fail(fault)
+            raise stopping() from fault
+        if outcome.error is not None:
+            raise outcome.error
+        try:
+            self._metadata.flush()
+        except MetadataFull:
+            settled(no_room())
+        except MetadataFault as fault:
+            settled(stopping())
+            self._fail(fault)
         else:
-            if outcome.error is not None:
-                future.set_exception(outcome.error)
-            else:
-                future.set_result(outcome.answer)
-        return future
+            settled(None)
+        answer: T = outcome.answer
+        return answer
 
+    def wait_for(self, number: int, settled: Settled) -> None:
+        assert number <= self._metadata.rows.durable, "everything is durable at once"
+        settled(None)
 
-def _unready() -> ServiceUnready:
-    return ServiceUnready("the coordinator is stopping and commits no more; ask again when it is back")
+    def _fail(self, fault: MetadataFault) -> None:
+        self._failed = True
+        self._on_fatal(fault)
 
 
 class CommitsAtOnce:
@@ -72,7 +82,21 @@ class CommitsAtOnce:
 
     async def _commit(self, change: Callable[[Transaction], T]) -> T:
         self._before()
-        return self._commits.submit(change).result()
+        errors: list[Exception | None] = []
+        answer = self._commits.submit(change, errors.append)
+        (error,) = errors
+        if error is not None:
+            raise error
+        return answer
+
+
+def durable_at_once(metadata: Metadata) -> DurableAnswers:
+    """Return the answers of a store to which every change is committed at once: they wait for nothing."""
+
+    async def until_durable(number: int) -> None:
+        raise AssertionError(f"entry {number} is not durable")
+
+    return DurableAnswers(metadata.rows, until_durable)
 
 
 def _fail(fault: MetadataFault) -> None:

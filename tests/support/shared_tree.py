@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from support.immediate_commit import CommitsAtOnce
+from support.immediate_commit import CommitsAtOnce, durable_at_once
 from support.no_links import NoLinks
 from support.play import Play
 
@@ -46,6 +46,7 @@ class SharedTree:
             play.core,
             Signer(b"secret"),
             NoLinks(),
+            durable_at_once(self.metadata),
             callers=Callers("root"),
             sleep=pause,
         )

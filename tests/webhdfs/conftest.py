@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,11 +26,14 @@ from support.open_root import open_root
 from support.waiting import PATIENCE_S
 
 from peacefs.client.transfer.write_grants import GrantClient
+from peacefs.coordinator.api.durable_responses import DurableResponses
 from peacefs.coordinator.api.webhdfs import WebHdfs
-from peacefs.coordinator.metadata.group_commit import GroupCommit
+from peacefs.coordinator.metadata.group_commit import GroupCommit, WriterThread, run_now
 from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.operations.durable_answers import DurableAnswers
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc.client_session import ClientLinks
 from peacefs.datanode.gateway.app import Gateway, GatewayLimits
@@ -155,6 +159,19 @@ class Served:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
 
 
+def _settle(settled: asyncio.Future[None], error: Exception | None) -> None:
+    if settled.done():
+        return
+    if error is None:
+        settled.set_result(None)
+    else:
+        settled.set_exception(error)
+
+
+def _fail(fault: MetadataFault) -> None:
+    raise AssertionError(f"the metadata of a test failed: {fault}")
+
+
 async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
     """Run a server that does not speak WebHDFS."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
@@ -203,10 +220,10 @@ class NameSide:
         self._callers = callers or Callers()
         self._trash_minutes = trash_minutes
         self._metadata = open_store(directory / "metadata.sqlite", owner="hdfs")
-        self._commits = GroupCommit(self._metadata, lambda fault: None)
+        self._commits: GroupCommit
         self._reader = self._metadata.reader()
         if open_to_all:
-            self.commit_now(open_root)
+            run_now(self._metadata, open_root)
         self._core = new_core(time.monotonic(), numbering=Numbering(self._metadata.begin_epoch()))
         self.cluster = self._core.cluster
         self.cluster.loaded()
@@ -219,26 +236,40 @@ class NameSide:
         self.served = Served(self._build, framed=lambda: self._clients.link())
 
     def _build(self) -> App:
+        loop = asyncio.get_running_loop()
+        self._commits = GroupCommit(
+            self._metadata, _fail, run=WriterThread(loop.call_soon_threadsafe), soon=loop.call_soon
+        )
+        durable = DurableAnswers(self._metadata.rows, self._until_durable)
         self.context = OperationContext(
             self._reader,
             self._commit,
             self._core,
             self._signer,
             self.links,
+            durable,
             callers=self._callers,
             read_token_lifetime_s=self._read_token_lifetime_s,
             access_time_precision_s=self._access_time_precision_s,
         )
         self.files = Files(self.context, self._trash_minutes)
         self._clients = ClientLinks(Identity("c", "coordinator", "coordinator", self._signer), self.files)
-        return WebHdfs(self.files, elsewhere)
+        return DurableResponses(WebHdfs(self.files, elsewhere), durable)
 
     async def _commit(self, change: Callable[[Any], Any], /, *, in_any_case: bool = False) -> Any:
-        return await asyncio.wrap_future(self._commits.submit(change))
+        settled = asyncio.get_running_loop().create_future()
+        answer = self._commits.submit(change, partial(_settle, settled))
+        await settled
+        return answer
+
+    async def _until_durable(self, number: int) -> None:
+        settled = asyncio.get_running_loop().create_future()
+        self._commits.wait_for(number, partial(_settle, settled))
+        await settled
 
     def commit_now(self, change: Callable[[Any], Any]) -> Any:
-        """A change of the namespace, from any thread."""
-        return self._commits.submit(change).result(PATIENCE_S)
+        """A change of the namespace, from the test's thread."""
+        return self.served.run(self._commit(change))
 
     @property
     def port(self) -> int:

@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
-from support.immediate_commit import CommitsAtOnce
+from msgspec.structs import replace
+from support.immediate_commit import CommitsAtOnce, durable_at_once
 from support.new_core import new_core
 from support.no_links import NoLinks
 
@@ -60,6 +61,7 @@ class Names:
             new_core(numbering=numbering),
             Signer(b"secret"),
             NoLinks(),
+            durable_at_once(self.metadata),
         )
 
         async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
@@ -70,7 +72,7 @@ class Names:
 
     @staticmethod
     def _fill(tx: Transaction, size: int) -> None:
-        directory = tx.add_inode(_FILE._replace(kind=InodeKind.DIRECTORY, permission=0o755, length=0))
+        directory = tx.add_inode(replace(_FILE, kind=InodeKind.DIRECTORY, permission=0o755, length=0))
         tx.add_entry(ROOT, f"d{size}", directory)
         for number in range(size):
             tx.add_entry(directory, f"name-{number:07}", tx.add_inode(_FILE))

@@ -171,13 +171,17 @@ class MetadataInMemory(Metadata):
     """A store that lasts as long as its image and its log, which outlive a crash of whoever has it open."""
 
     def __init__(
-        self, image: apsw.Connection, log: MemoryLog | None = None, journal: JournalWriter | None = None
+        self,
+        image: apsw.Connection,
+        log: MemoryLog | None = None,
+        journal: JournalWriter | None = None,
+        keeper: Callable[[ImageWriter], InlineImage] = InlineImage,
     ) -> None:
         self.log = log or MemoryLog()
         self.image = image
         reader = ImageReader(image)
         number = reader.position().number
-        self.keeper = InlineImage(ImageWriter(image))
+        self.keeper = keeper(ImageWriter(image))
         super().__init__(reader, self.log, self.keeper, number=number, journal=journal)
         self.replay([entry for entry in self.log.entries if entry.number > number])
 
