@@ -79,6 +79,11 @@ def watch(
     _gauge(
         "peacefs_commits_waiting", "Changes of the metadata that wait for a commit", lambda: group_commit.waiting
     )
+    _gauge(
+        "peacefs_image_rows_behind",
+        "Changed rows that the image of the metadata lacks",
+        lambda: group_commit.behind,
+    )
     _counter("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
     _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
 

@@ -95,6 +95,11 @@ class GroupCommit:
         """Return how many wait."""
         return len(self._waiting)
 
+    @property
+    def behind(self) -> int:
+        """Return how many changed rows the image lacks."""
+        return self._rows.rows_waiting
+
     def submit(self, change: Callable[[Transaction], T], settled: Settled, *, in_any_case: bool = False) -> T:
         """Make a change now and return its answer, which may be told once `settled` was called with None.
 

@@ -122,9 +122,9 @@ def restore(
 
     Its epoch is above those of both, by a number drawn at random: a backup that is restored a second time then
     repeats no number of the first time, not even of datanodes that are away. The numbers of its changes go on from
-    there, so that what was committed after the backup is not taken for missing. `with_log` goes on from it with the
-    log that is there: for a store that is damaged while its log is not. Asked again after a crash it goes
-    on where it stopped; until then no coordinator starts there. Raises StartupError when a coordinator has the
+    there, so that what was committed after the backup is not taken for missing. `with_log` goes on from it with
+    the log that is there: for a store that is damaged while its log is not. Asked again after a crash it goes on
+    where it stopped; until then no coordinator starts there. Raises StartupError when a coordinator has the
     store open, when the backup is none or damaged, and when there is a store that is not to be replaced.
     """
     metadata_file.verify_backup(backup)
