@@ -133,14 +133,7 @@ class Reader:
 
     def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
         """Return entries in byte order of their names, those after the name `after` ("" for all)."""
-        rows = self._rows
-        found = []
-        for name in rows.names_after(directory, after, limit):
-            child = rows.child(directory, name)
-            inode = None if child is None else rows.inode(child)
-            assert inode is not None, f"{name} in directory {directory} leads nowhere"
-            found.append((name, inode))
-        return found
+        return self._rows.children(directory, after, limit)
 
     def entries(self, parent: InodeId, name: str, limit: int) -> list[tuple[InodeId, str, InodeId]]:
         """Return up to `limit` names in any directory after (parent, name), as (parent, name, inode).

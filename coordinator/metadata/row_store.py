@@ -37,6 +37,8 @@ whole_directory_names_max: Final = 20_000
 # So many answers to requests are kept in memory; older ones are looked up in the image.
 answers_in_memory_max: Final = 100_000
 
+_ENTRIES_SWEPT_FROM: Final = 10_000
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -121,11 +123,13 @@ class DirectoryNames:
     With `is_whole` all of its names are there, and no others.
     """
 
-    __slots__ = ("inodes", "is_whole", "ordered")
+    __slots__ = ("inodes", "is_large", "is_whole", "ordered")
 
     def __init__(self, *, is_whole: bool) -> None:
         self.inodes: dict[str, InodeId | None] = {}
         self.is_whole = is_whole
+        #: It was found to have more names than are loaded at once.
+        self.is_large = False
         #: The names in byte order, once somebody has asked for them; only of a whole directory.
         self.ordered: list[str] | None = None
 
@@ -380,7 +384,19 @@ class Rows:
         self.answers.shrink()
         if not self._waiting:
             self._entries_of.clear()
+        elif len(self._entries_of) > 2 * self.rows_waiting + _ENTRIES_SWEPT_FROM:
+            self._sweep_entries()
         return False
+
+    def _sweep_entries(self) -> None:
+        """Forget where entries were that the image has by now."""
+        kept: dict[InodeId, set[tuple[int, InodeId, Any]]] = {}
+        for table in (ENTRY, ENTRY + PAST):
+            for (parent, *rest), row in self.changed_in(table):
+                if row is not None:
+                    second = rest[0] if table == ENTRY else tuple(rest)
+                    kept.setdefault(row[4], set()).add((table, parent, second))
+        self._entries_of = kept
 
     # -- reading -------------------------------------------------------------------------------------
 
@@ -542,25 +558,44 @@ class Rows:
         names = self.names_of(directory)
         if names.is_whole:
             return names
+        if names.is_large and limit <= whole_directory_names_max:
+            return None
         rows = self.image.after(TABLES[ENTRY], directory, "", limit + 1)
         if len(rows) > limit:
+            names.is_large = True
             return None
         whole = DirectoryNames(is_whole=True)
         changed = self.changed[ENTRY].get(directory, _NOTHING)
         whole.inodes = {row[1]: row[4] for row in rows if row[1] not in changed}
         whole.inodes.update({name: row[4] for name, (_, row) in changed.items() if row is not None})
         self.names.put(directory, whole)
-        self._load_inodes_below(directory)
         return whole
 
-    def _load_inodes_below(self, directory: InodeId) -> None:
-        """Load the inodes of a directory that was loaded, in one statement."""
+    def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
+        """Return up to `limit` entries of a directory after a name, in byte order, with what they name."""
+        names = self.names_after(directory, after, limit)
+        if not names:
+            return []
+        known = self.names_of(directory).inodes
+        first = known.get(names[0], UNKNOWN)
+        if isinstance(first, int) and self.inodes.get(first) is UNKNOWN:
+            self._load_inodes_below(directory, after, names[-1])
+        found = []
+        for name in names:
+            child = self.child(directory, name)
+            inode = None if child is None else self.inode(child)
+            assert inode is not None, f"{name} in directory {directory} leads nowhere"
+            found.append((name, inode))
+        return found
+
+    def _load_inodes_below(self, directory: InodeId, after: str, last: str) -> None:
+        """Load the inodes of a page of a directory in one statement."""
         statement = (
             f"SELECT i.* FROM entry e CROSS JOIN inode i ON i.inode = e.inode AND i.to_tx = {LIVE}"
-            f" WHERE e.parent = ? AND e.to_tx = {LIVE}"
+            f" WHERE e.parent = ? AND e.name > ? AND e.name <= ? AND e.to_tx = {LIVE}"
         )
         changed = self.changed[INODE]
-        for row in self.image.query(statement, directory):
+        for row in self.image.query(statement, directory, after, last):
             if row[0] not in changed and self.inodes.get(row[0]) is UNKNOWN:
                 self.inodes.put(row[0], inode_of(row))
 

@@ -50,10 +50,10 @@ def concat(
     Done once where `is_repeated_concat`. The chunks whose replication has changed.
     Raises FileNotFound, PathIsDirectory, IllegalChange for what HDFS does not concatenate.
     """
+    inode = existing_file(tx, target)
     if is_repeated_concat(tx, target, sources, now_ms):
         return []
     check_concat(tx, target, sources)
-    inode = existing_file(tx, target)
     length, position = inode.length, tx.next_position(inode.inode)
     _charge_concat(tx, inode, [existing_file(tx, path) for path in sources])
     moved = []

@@ -76,13 +76,14 @@ class ProcessImage(ImageKeeper):
             [sys.executable, "-m", module, str(self._store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._heard = b""
+        assert self._process.stdin is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
         self._tell()
 
     def _tell(self) -> None:
         pipe = None if self._process is None else self._process.stdin
         assert pipe is not None, "there is no process to tell"
         try:
-            os.set_blocking(pipe.fileno(), False)
             os.write(pipe.fileno(), NUMBER.pack(self._durable))
         except BlockingIOError:
             # It has enough to do, and is told again.
