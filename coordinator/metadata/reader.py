@@ -144,6 +144,7 @@ class Reader:
             f"SELECT * FROM entry WHERE (parent, name) > (?, ?) AND to_tx = {LIVE} ORDER BY parent, name LIMIT ?"
         )
         rows = self._rows.image.query(statement, parent, name, limit)
+        self._rows.look_at_all(ENTRY)
         found = {row[:2]: row for row in rows}
         end = rows[-1][:2] if len(rows) == limit else None
         for key, row in self._rows.changed_in(ENTRY):
@@ -233,6 +234,7 @@ class Reader:
         end = ends[0] if ends else (LIVE, LIVE, LIVE)
         until = f"(inode, position, to_tx) <= (?, ?, ?) AND chunk = ? AND to_tx = {LIVE}"
         found = {row[0] for row in query(f"SELECT DISTINCT inode {of} AND {until}", *begin, *end, chunk)}
+        self._rows.look_at_all(REFERENCE)
         changed: dict[InodeId, bool] = {}
         for (inode, _), row in self._rows.changed_in(REFERENCE):
             if begin[0] <= inode <= end[0]:
@@ -260,6 +262,7 @@ class Reader:
     def chunks(self, after: ChunkId, limit: int) -> list[ChunkRecord]:
         """Return up to `limit` chunks in order of their ids, those after `after` (0 for all)."""
         rows = self._rows.image.all(TABLES[CHUNK], after, limit)
+        self._rows.look_at_all(CHUNK)
         found = {row[0]: row for row in rows}
         end = rows[-1][0] if len(rows) == limit else LIVE
         for chunk, (_, row) in self._rows.changed[CHUNK].items():

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from .model import Inode, InodeId, InodeKind
+from .model import ROOT, Inode, InodeId, InodeKind
 from .tables import (
     CHUNK,
     DIRECTORY_KIND,
@@ -164,7 +164,7 @@ class Rows:
         """`number` is the last entry that the image has; all that comes after it is to be told by `put`."""
         self.image = image
         self.number = number + 1
-        self.durable = number
+        self.durable = self._imaged = number
         #: The last entry that is not durable and of which something was looked at, since somebody set this to 0.
         self.ahead = 0
         self.changed: list[dict[Any, Any]] = [{} for _ in TABLES]
@@ -261,6 +261,9 @@ class Rows:
 
     def _restore(self, change: Undo) -> None:
         table, first, second, before, cached = change
+        if before is not None and before[0] <= self._imaged:
+            # The image has it by now.
+            before = None
         rows = self.changed[table]
         if second is not None:
             rows, first_of_group = rows[first], first
@@ -361,6 +364,7 @@ class Rows:
 
         At most about `changes_max` changes at once: call it again then.
         """
+        self._imaged = max(self._imaged, number)
         done = 0
         while self._waiting and self._waiting[0][0] <= number:
             if changes_max is not None and done >= changes_max:
@@ -382,7 +386,7 @@ class Rows:
                     if not inner:
                         del rows[first]
         self.answers.shrink()
-        if not self._waiting:
+        if not self._waiting and not self.undo:
             self._entries_of.clear()
         elif len(self._entries_of) > 2 * self.rows_waiting + _ENTRIES_SWEPT_FROM:
             self._sweep_entries()
@@ -438,8 +442,7 @@ class Rows:
 
     def small_rows(self, table: int) -> Iterable[Row]:
         """Return all rows of a table that is in memory as a whole, in no order."""
-        if self.changed[table] and self.is_ahead:
-            self.ahead = self.last
+        self.look_at_all(table)
         return self.small[table].values()
 
     def _look_ahead_at(self, table: int, first: Any, second: Any) -> None:
@@ -449,6 +452,11 @@ class Rows:
             found = rows.get(first) if second is None else rows.get(first, _NOTHING).get(second)
             if found is not None and found[0] > self.durable:
                 self.ahead = max(self.ahead, found[0])
+
+    def look_at_all(self, table: int) -> None:
+        """Note it if any row of a table may have a change that is not durable."""
+        if self.changed[table] and self.is_ahead:
+            self.ahead = self.last
 
     def is_settled(self, table: int, first: Any) -> bool:
         """Return whether the last change of a row, whose key has one part, is durable."""
@@ -536,8 +544,10 @@ class Rows:
             live = [row for row in rows if row[2] == LIVE]
             found = (live[0][0], live[0][1]) if live else None
             self.places.put(inode, found)
-        if found is not None and (self.number > self.durable + 1 or self.undo):
+        if found is not None:
             self._look_ahead_at(ENTRY, *found)
+        elif inode != ROOT and self.is_ahead:
+            self.ahead = self.last
         return found
 
     def entry_versions(self, inode: InodeId) -> list[Row]:
@@ -613,7 +623,8 @@ class Rows:
         rows = self.image.after(TABLES[ENTRY], directory, after, limit + gone)
         known = self.names_of(directory)
         for row in rows:
-            known.inodes.setdefault(row[1], row[4])
+            if changed is None or row[1] not in changed:
+                known.inodes.setdefault(row[1], row[4])
         self.names.grow(len(rows))
         found = {row[1] for row in rows}
         # Beyond the last row that was read, names of the image would be missing among those that changed.
@@ -662,7 +673,7 @@ class Answers:
             return None
         found = self._rows.image.query("SELECT * FROM request WHERE request = ?", request)
         # One that was forgotten since may still be there.
-        return found[0] if found and found[0][0] >= self.first else None
+        return found[0] if found and found[0][0] not in self._rows.changed[REQUEST] else None
 
     def add(self, request: str, answer: bytes, at_ms: int) -> None:
         number = self.next
@@ -674,6 +685,8 @@ class Answers:
     def found_in_log(self, row: Row) -> None:
         """A row that a log, or a journal, has brought."""
         self.next = max(self.next, row[0] + 1)
+        # A coordinator that begins with none numbers them from the first.
+        self.first = min(self.first, row[0])
         self._numbers[row[1]] = row[0]
         self._kept.append((row[0], row[1]))
 
@@ -718,13 +731,13 @@ class Answers:
             "SELECT number, request, at_ms FROM request WHERE number BETWEEN ? AND ? ORDER BY number LIMIT ?",
             *(self.first, last, limit),
         )
-        found = {number: (request, at_ms) for number, request, at_ms in image}
+        changed = rows.changed[REQUEST]
+        gone = {number for number, (_, row) in changed.items() if row is None}
+        found = {number: (request, at_ms) for number, request, at_ms in image if number not in gone}
         if len(image) < limit:
-            for number, (_, row) in rows.changed[REQUEST].items():
-                if row is not None and number <= last and len(found) < limit:
-                    found[number] = row[1], row[3]
+            found |= {n: (row[1], row[3]) for n, (_, row) in changed.items() if row is not None and n <= last}
         dropped = 0
-        for number in sorted(found):
+        for number in sorted(found)[:limit]:
             request, at_ms = found[number]
             if at_ms >= before_ms:
                 break

@@ -125,7 +125,7 @@ class SnapshotRows(Reader):
 
     def snapshotted_within(self, inode: InodeId) -> InodeId | None:
         """Return a directory with snapshots that is, or lies below, an inode."""
-        for directory in sorted({row[0] for row in self._rows.small[SNAPSHOT].values()}):
+        for directory in sorted({row[0] for row in self._rows.small_rows(SNAPSHOT)}):
             if self._lay_in(directory, inode, _NOW):
                 return directory  # type: ignore[no-any-return]
         return None

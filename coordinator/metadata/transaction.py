@@ -212,6 +212,8 @@ class Transaction(SnapshotRows):
     def entry_count(self, directory: InodeId) -> int:
         """Return how many entries a directory has, or a few more; exactly, where they come near the limit."""
         names = self._rows.names_of(directory)
+        if directory in self._rows.changed[ENTRY]:
+            self._rows.look_at_all(ENTRY)
         if names.is_whole:
             return len(names.inodes)
         if directory not in self._entry_counts:
