@@ -82,7 +82,7 @@ class Touched(NamedTuple):
 class Sealed:
     """An entry that is to be made durable."""
 
-    __slots__ = ("chain", "changes", "content", "epoch", "is_journaled", "is_written", "number", "tx")
+    __slots__ = ("chain", "changes", "content", "epoch", "is_journaled", "is_undone", "is_written", "number", "tx")
 
     def __init__(self, number: int, tx: int, epoch: int, changes: list[tuple[int, Row]], content: bytes) -> None:
         self.number = number
@@ -93,6 +93,8 @@ class Sealed:
         #: The journal has it, or does not need it.
         self.is_journaled = False
         self.is_written = False
+        #: It was refused, and its changes were undone: it must not be written any more.
+        self.is_undone = False
         #: Its place in the chain of the log, once it is written.
         self.chain = 0
 
@@ -253,6 +255,8 @@ class Metadata:
         with self._writing:
             if sealed.is_written:
                 return
+            if sealed.is_undone:
+                raise MetadataFull("this entry was refused, and is undone")
             try:
                 self._write(sealed)
             except (LogFull, JournalFull) as full:
@@ -301,11 +305,13 @@ class Metadata:
 
     def refused(self, sealed: Sealed, full: MetadataFull) -> None:
         """There was no room for an entry: it, and all that was done after it, is undone."""
-        if sealed.number <= self.rows.durable:
+        if sealed.is_undone or sealed.number <= self.rows.durable:
             return
         if self._journal is not None and not self._is_following:
             undone = len(self._sealed)
             self._journal_place = self._journal_place._replace(number=self._journal_place.number - undone)
+        for each in self._sealed:
+            each.is_undone = True
         self._sealed.clear()
         self.rows.unseal(sealed.number)
         self._transaction.forget_all()

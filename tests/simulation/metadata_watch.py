@@ -8,6 +8,7 @@ import apsw
 
 from peacefs.coordinator.metadata.row_store import Rows
 from peacefs.coordinator.metadata.sqlite.check import check_tables
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory
 from peacefs.coordinator.metadata.tables import QUOTA
 
 
@@ -15,6 +16,11 @@ def check_image(image: apsw.Connection) -> None:
     """All that `peacefs metadata check` looks at, at any entry; so quotas count what a recount finds."""
     findings = check_tables(image, lambda _name, _done, _all: None)
     assert findings.problems == []
+
+
+def check_sound(metadata: MetadataInMemory) -> None:
+    """The same of a store, with all that is in its log."""
+    check_image(metadata.imaged())
 
 
 class _Row(NamedTuple):

@@ -255,12 +255,16 @@ class SimulatedCoordinator:
 
     def restore(self, backup: apsw.Connection) -> None:
         """Restore a copy as `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
-        self.image = _copy(backup)
-        self.log = DurableLog(self.image)
+        self.put_back(backup)
         restored = MetadataInMemory(self.image, self.log)
         restored.hold_gc_floor()
         drawn = restored.begin_epoch()
         restored.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
+
+    def put_back(self, backup: apsw.Connection) -> None:
+        """Put a copy in the place of log and image, as a careless hand does; `start` follows."""
+        self.image = _copy(backup)
+        self.log = DurableLog(self.image)
 
     def _keep_comparing(self) -> fx.Steps[None]:
         """Hold the lists of replicas against what the table of their states says."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
+import apsw
 import pytest
 from simulation.client_steps import read, write
 from simulation.simulated_cluster import SimulatedCluster
@@ -15,7 +16,6 @@ from simulation.simulated_datanode import SimulatedDatanode
 from simulation.terms import LOOK_S
 
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory
 from peacefs.protocol.errors import FileNotFound, PeacefsError, ServiceUnready
 from peacefs.protocol.messages import Replica
 
@@ -30,7 +30,7 @@ def cluster_with_short_lived_tokens(seed: int) -> SimulatedCluster:
     return cluster
 
 
-def crash_and_start(cluster: SimulatedCluster, backup: MetadataInMemory | None = None) -> None:
+def crash_and_start(cluster: SimulatedCluster, backup: apsw.Connection | None = None) -> None:
     cluster.coordinator.crash()
     if backup is not None:
         cluster.coordinator.restore(backup)
@@ -168,7 +168,7 @@ def test_a_copy_put_back_by_hand_is_found_out_by_what_datanodes_remember() -> No
     before = held(cluster)
     cluster.coordinator.crash()
     # Its next epoch is the very one in which the files were written that it does not know.
-    cluster.coordinator.metadata = by_hand
+    cluster.coordinator.put_back(by_hand)
     cluster.coordinator.start()
     cluster.until_ready()
     with pytest.raises(ServiceUnready, match="commits of the coordinator's metadata are missing"):
