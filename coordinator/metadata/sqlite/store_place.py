@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
 
+_CLOCK_STEP_NS = 100_000_000
 _LOG_ENDINGS = ("-wal", "-shm")
 Identity = tuple[int, int]
 
@@ -32,6 +34,8 @@ class StorePlace:
         #: Reads the database file; -1 before it is held.
         self.database = -1
         self._identities: dict[Path, Identity] = {}
+        #: When the directory had been changed last, when all of it was looked at.
+        self._looked_at_ns: int | None = None
 
     @classmethod
     def claim(cls, store: Path) -> StorePlace:
@@ -80,7 +84,20 @@ class StorePlace:
         return descriptor
 
     def check(self) -> None:
-        """Raise Moved unless all paths name what they named at the start, the log's since it was there."""
+        """Raise Moved unless all paths name what they named at the start, the log's since it was there.
+
+        While nothing was added to the directory, taken from it or renamed in it, a look at itself is enough.
+        """
+        directory = self._store.parent
+        changed_ns = _changed_ns(directory, self._identities[directory])
+        if changed_ns == self._looked_at_ns:
+            return
+        self._look_at_all()
+        # The file system's clock has steps: what changes in the same one is not seen.
+        is_settled = changed_ns is not None and time.time_ns() - changed_ns > _CLOCK_STEP_NS
+        self._looked_at_ns = changed_ns if is_settled else None
+
+    def _look_at_all(self) -> None:
         for path, identity in self._identities.items():
             if _look(path) != identity:
                 raise Moved(f"{path} was moved, deleted or replaced while this coordinator had it open")
@@ -99,6 +116,15 @@ class StorePlace:
         """Give up all locks."""
         while self._descriptors:
             os.close(self._descriptors.pop())
+
+
+def _changed_ns(directory: Path, identity: Identity) -> int | None:
+    """Return when the names in a directory were changed last; None if it is another one, or gone."""
+    try:
+        status = os.stat(directory)  # noqa: PTH116
+    except OSError:
+        return None
+    return status.st_mtime_ns if _identity(status) == identity else None
 
 
 def _look(path: Path) -> Identity | None:
