@@ -90,7 +90,7 @@ class StorePlace:
         """
         directory = self._store.parent
         changed_ns = _changed_ns(directory, self._identities[directory])
-        if changed_ns == self._looked_at_ns:
+        if changed_ns is not None and changed_ns == self._looked_at_ns:
             return
         self._look_at_all()
         # The file system's clock has steps: what changes in the same one is not seen.
