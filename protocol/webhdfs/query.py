@@ -21,6 +21,8 @@ PREFIX: Final = "/webhdfs/v1"
 NOBODY: Final = "dr.who"
 
 _ROOT: Final = b"/webhdfs"
+_PREFIX: Final = PREFIX.encode()
+_BELOW_PREFIX: Final = _PREFIX + b"/"
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _OCTAL = re.compile(r"[0-7]{1,6}")
@@ -39,10 +41,9 @@ def is_webhdfs(scope: Scope) -> bool:
 def path_of(scope: Scope) -> str:
     """Return the path in the file system, percent-decoded once. The namespace checks whether it is valid."""
     raw: bytes = scope["raw_path"]
-    prefix = PREFIX.encode()
-    if raw != prefix and not raw.startswith(prefix + b"/"):
+    if raw != _PREFIX and not raw.startswith(_BELOW_PREFIX):
         raise BadRequest(f"there is nothing here: WebHDFS is at {PREFIX}/<path>?op=<operation>")
-    return _decode(raw[len(prefix) :], "path") or "/"
+    return _decode(raw[len(_PREFIX) :], "path") or "/"
 
 
 def invalid(name: str, why: str) -> BadRequest:
@@ -59,6 +60,12 @@ class RequestQuery:
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._values: dict[str, str] = {}
+        if raw.isascii() and b"%" not in raw and b"+" not in raw:
+            # Nothing is encoded, as in most requests: the loop below would find the same.
+            for text in raw.decode().split("&"):
+                key, _, said = text.partition("=")
+                self._values.setdefault(key.lower(), said)
+            return
         for field in raw.split(b"&"):
             name, _, value = field.replace(b"+", b" ").partition(b"=")
             self._values.setdefault(_decode(name, "the query").lower(), _decode(value, name.decode("latin-1")))
