@@ -88,6 +88,12 @@ def is_want_of_room(error: BaseException) -> bool:
     return isinstance(error, apsw.FullError)
 
 
+def damage_of(store: Path) -> DamagedPage | None:
+    """Return what was raised in this process when it met a damaged page of a store."""
+    what = damage_met.get(store.absolute())
+    return None if what is None else DamagedPage(f"the metadata is damaged: {what}")
+
+
 class _ReadOnly(apsw.Connection):
     """A connection that is closed without a fault."""
 
