@@ -161,7 +161,7 @@ class Metadata:
         self.on_refused: Callable[[MetadataFull], None] = lambda full: None
         #: True if the last commit that had something to write found room on the disk.
         self.has_room = True
-        self._is_following = False
+        self._is_following = self._is_closed = False
         keeper.begin(self._imaged)
         self.cluster_id: str = self._reader.meta("cluster_id")
         self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
@@ -516,7 +516,10 @@ class Metadata:
             raise MetadataFault(str(fault)) from fault
 
     def close(self) -> None:
-        """Bring the image up to date, and close all files."""
+        """Bring the image up to date, and close all files; nothing the second time."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         with contextlib.suppress(MetadataFault, MetadataFull):
             if self._fault is None:
                 self.flush()

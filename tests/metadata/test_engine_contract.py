@@ -244,6 +244,7 @@ def test_engine_restores_what_it_has_backed_up(engine: Engine, tmp_path: Path) -
 def test_engine_finds_a_sound_store_sound_and_says_what_it_takes(engine: Engine, tmp_path: Path) -> None:
     opened = Opened(engine, tmp_path)
     opened.file("f")
+    opened.metadata.catch_up()
     findings = engine.check(tmp_path, lambda _name, _number, _steps: None)
     assert findings.problems == [] and (findings.directories, findings.files) == (1, 1)
     opened.metadata.close()
