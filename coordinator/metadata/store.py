@@ -162,6 +162,7 @@ class Metadata:
         #: True if the last commit that had something to write found room on the disk.
         self.has_room = True
         self._is_following = self._is_closed = False
+        self._told_digest = b""
         keeper.begin(self._imaged)
         self.cluster_id: str = self._reader.meta("cluster_id")
         self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
@@ -482,12 +483,23 @@ class Metadata:
         try:
             if self.witness is not None and idle:
                 self.witness.check()
+            self._tell_digest()
             synced = self._keeper.tend(idle=idle)
             if synced is not None:
                 self.synced(synced)
         except Exception as error:
             self._fault = error
             raise MetadataFault(f"the metadata cannot be kept: {error}") from error
+
+    def _tell_digest(self) -> None:
+        """Tell those who follow the journal what the rows here were at one of its entries, with the next one."""
+        if self._journal is None or self._is_following or not self._journal.epoch:
+            return
+        found = self.rows.image.query("SELECT substr(value, 1, 24) FROM meta WHERE key = 'digests_at'")
+        if found and found[0][0] != self._told_digest:
+            self._told_digest = found[0][0]
+            digest = self._told_digest
+            self.attempt(lambda tx: tx.set_meta("leader_digest", digest))
 
     def catch_up(self) -> None:
         """Have the image take all entries that are durable, before this returns."""

@@ -10,6 +10,7 @@ from random import Random
 
 import apsw
 import pytest
+from journal.replicated_store import Replica
 from oracles.damaged_pages import DAMAGES
 from support.long_runs import often
 
@@ -288,6 +289,38 @@ def test_copy_for_a_standby_that_was_damaged_on_its_way_is_refused(
             metadata = open_store(target, owner="root")
             assert _listed(metadata) == model, what
             metadata.close()
+
+
+@pytest.mark.evidence("stores-differ")
+@pytest.mark.parametrize("differs", [False, True])
+def test_standby_that_differs_from_its_leader_says_so_and_stops(
+    differs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.image.digest_interval_entries", 5)
+    replica = Replica()
+    space = Space(replica.leader)
+    space.mkdirs("/d")
+    replica.follow()
+    if differs:
+        # A fault of memory, whose row is written with a change of another part of it.
+        connection = replica.standby.imaged()
+        connection.execute("UPDATE inode SET permission = permission + 1 WHERE inode = 1")
+        replica.standby.rows.load()
+    for number in range(20):
+        space.mkdirs(f"/d/{number}")
+        replica.leader.tend(idle=True)
+    replica.follow()
+    if differs:
+        with pytest.raises(MetadataFault, match="is not what the leader has"):
+            replica.standby.tend(idle=True)
+        with pytest.raises(MetadataFault):
+            replica.standby.apply([])
+    else:
+        replica.standby.tend(idle=True)
+        said = replica.standby.imaged().execute("SELECT value FROM meta WHERE key = 'leader_digest'").get
+        assert int.from_bytes(said[:8], "big") >= 15, "it was compared"
+    replica.leader.close()
+    replica.standby.close()
 
 
 def test_sums_that_are_lost_are_made_anew_if_all_rows_are_sound(

@@ -100,7 +100,7 @@ def test_the_floor_that_a_change_raised_and_took_back_is_not_believed(tree: Spac
     assert tree.commit(lambda tx: tx.floor()) == tree.reader.floor() == before + 1
 
 
-@pytest.mark.parametrize("space", ["alone"], indirect=True)
+@pytest.mark.parametrize("space", ["journal"], indirect=True)
 def test_a_small_file_in_a_deep_directory_is_published_with_few_rows_and_one_look_at_the_image(
     tree: Space,
 ) -> None:
@@ -115,8 +115,8 @@ def test_a_small_file_in_a_deep_directory_is_published_with_few_rows_and_one_loo
     finally:
         tree.metadata.image.set_exec_trace(None)
     (entry,) = tree.metadata.log.entries[before:]
-    # The inode, its entry, the directory's time, the chunk, the reference, the request, the last transaction.
+    # The inode, its entry, the directory's time, the chunk, the reference, the request, the last transaction, the journal.
     assert sorted(table for table, _ in decode_content(entry.content).changes) == sorted(
-        [INODE, ENTRY, INODE, CHUNK, REFERENCE, REQUEST, META]
+        [INODE, ENTRY, INODE, CHUNK, REFERENCE, REQUEST, META, META]
     )
     assert seen == ["SELECT * FROM chunk WHERE chunk = ?"], "whether the chunk is new; all else is in memory"

@@ -46,6 +46,10 @@ class DamagedPage(ServiceUnready):
     """A page that was read is not what was written. A coordinator that meets one stops."""
 
 
+class StoresDiffer(DamagedPage):
+    """The rows of this store are not the leader's."""
+
+
 #: For each store in which this process met a damaged page: the first one, in words.
 damage_met: dict[Path, str] = {}
 
