@@ -115,7 +115,7 @@ def test_a_small_file_in_a_deep_directory_is_published_with_few_rows_and_one_loo
     finally:
         tree.metadata.image.set_exec_trace(None)
     (entry,) = tree.metadata.log.entries[before:]
-    # The inode, its entry, the directory's time, the chunk, the reference, the request, the last transaction, the journal.
+    # The inode, its entry, the directory's time, the chunk, the reference, the request; and two numbers.
     assert sorted(table for table, _ in decode_content(entry.content).changes) == sorted(
         [INODE, ENTRY, INODE, CHUNK, REFERENCE, REQUEST, META, META]
     )

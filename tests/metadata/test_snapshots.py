@@ -47,7 +47,7 @@ def test_taking_one_is_one_row_whatever_the_directory_holds(grown: Space) -> Non
     grown.take_snapshot("/d", "s")
     assert grown.metadata.rows.number == before + 1
     changes = decode_content(grown.metadata.log.entries[-1].content).changes
-    assert [table for table, _ in changes][:2] == [SNAPSHOT, META], "the snapshot, and the number of the transaction"
+    assert [table for table, _ in changes][:2] == [SNAPSHOT, META], "and the number of the transaction"
 
 
 def test_each_of_two_snapshots_shows_its_own_state(grown: Space) -> None:

@@ -187,8 +187,8 @@ class ImageWriter:
                 number = int.from_bytes(said[:8], "big")
                 raise StoresDiffer(
                     f"after entry {number} of the journal the metadata here is not what the leader has. Run "
-                    "`peacefs metadata check` on both. If this store is the damaged one, move its directory away and "
-                    "start: it is copied from the leader. If the leader's is, stop the leader first"
+                    "`peacefs metadata check` on both. If this store is the damaged one, move its directory away "
+                    "and start: it is copied from the leader. If the leader's is, stop the leader first"
                 )
 
     def copy_log(self) -> bool:
