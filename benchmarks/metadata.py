@@ -8,25 +8,28 @@ Creates are completions of one-chunk files, each acknowledged after its commit i
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import random
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from peacefs.coordinator.limits import list_page_entries, reclaim_entries_per_commit
-from peacefs.coordinator.metadata.group_commit import GroupCommit
+from peacefs.coordinator.metadata.group_commit import GroupCommit, WriterThread
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import reclaim_step
+from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 
+T = TypeVar("T")
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/checkpoints/query/state/0/17"
 
@@ -44,27 +47,30 @@ def completion(number: int) -> Callable[[Transaction], namespace.Publication]:
     return lambda tx: namespace.complete_file(tx, file, chunks, NOW_MS)
 
 
-def measure_creates(commits: GroupCommit, first: int, seconds: float, submitters: int) -> int:
+async def durable(commits: GroupCommit, change: Callable[[Transaction], T]) -> T:
+    """Make a change; return its answer when it is durable."""
+    heard: asyncio.Future[ServiceUnready | None] = asyncio.get_running_loop().create_future()
+    answer = commits.submit(change, heard.set_result)
+    if refusal := await heard:
+        raise refusal
+    return answer
+
+
+async def measure_creates(commits: GroupCommit, first: int, seconds: float, submitters: int) -> int:
     """Submitters that wait for each create before they ask for the next. The number after the last file's."""
     numbers = iter(range(first, 1 << 40))
-    lock = threading.Lock()
     end = time.perf_counter() + seconds
     waits: list[float] = []
 
-    def submit() -> None:
+    async def submit() -> None:
         while time.perf_counter() < end:
-            with lock:
-                number = next(numbers)
+            number = next(numbers)
             asked = time.perf_counter()
-            commits.submit(completion(number)).result()
+            await durable(commits, completion(number))
             waits.append(time.perf_counter() - asked)
 
     commits_before, cpu_before, begun = commits.commits, time.process_time(), time.perf_counter()
-    threads = [threading.Thread(target=submit) for _ in range(submitters)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    await asyncio.gather(*(submit() for _ in range(submitters)))
     elapsed, cpu = time.perf_counter() - begun, time.process_time() - cpu_before
     waits.sort()
     print(
@@ -76,17 +82,10 @@ def measure_creates(commits: GroupCommit, first: int, seconds: float, submitters
     return next(numbers)
 
 
-def fill(commits: GroupCommit, first: int, last: int) -> None:
+async def fill(commits: GroupCommit, first: int, last: int) -> None:
     begun = time.perf_counter()
-    waiting = []
-    for number in range(first, last):
-        waiting.append(commits.submit(completion(number)))
-        if len(waiting) == 4096:
-            for future in waiting:
-                future.result()
-            waiting.clear()
-    for future in waiting:
-        future.result()
+    for at in range(first, last, 4096):
+        await asyncio.gather(*(durable(commits, completion(number)) for number in range(at, min(at + 4096, last))))
     if last > first:
         print(f"filling up to {last} files, pipelined: {(last - first) / (time.perf_counter() - begun):.0f}/s")
 
@@ -112,18 +111,36 @@ def measure_reads(reader: Reader, files: int) -> None:
     print(f"list: {elapsed / pages * 1e3:.2f} ms a page of {list_page_entries}, {elapsed:.2f} s for {files} files")
 
 
-def measure_delete(commits: GroupCommit, files: int) -> None:
+async def measure_delete(commits: GroupCommit, files: int) -> None:
     begun = time.perf_counter()
     top = parse_path("/checkpoints")
-    assert commits.submit(lambda tx: namespace.delete(tx, top, True, NOW_MS)).result().done
+    assert (await durable(commits, lambda tx: namespace.delete(tx, top, True, NOW_MS))).done
     print(f"delete of the tree: {(time.perf_counter() - begun) * 1e3:.2f} ms")
     steps, more = 0, True
     begun = time.perf_counter()
     while more:
-        _, more = commits.submit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit)).result()
+        _, more = await durable(commits, lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
         steps += 1
     elapsed = time.perf_counter() - begun
     print(f"reclaim: {elapsed / steps * 1e3:.2f} ms a step, {files / elapsed:.0f} files/s")
+
+
+async def measure(store: Path, arguments: argparse.Namespace) -> None:
+    metadata = open_store(store, owner="root", has_process=True)
+    metadata.begin_epoch()
+    loop = asyncio.get_running_loop()
+    writer = WriterThread(loop.call_soon_threadsafe)
+    commits = GroupCommit(metadata, lambda fault: os._exit(1), run=writer, soon=loop.call_soon)
+    number = await measure_creates(commits, 0, arguments.seconds, 1)
+    number = await measure_creates(commits, number, arguments.seconds, arguments.submitters)
+    files = max(number, arguments.files)
+    await fill(commits, number, files)
+    measure_reads(metadata.reader(), files)
+    metadata.catch_up()
+    print(f"{store.stat().st_size / files:.0f} bytes of metadata a file")
+    await measure_delete(commits, files)
+    commits.close()
+    metadata.close()
 
 
 def main() -> None:
@@ -134,18 +151,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as scratch:
-        metadata = open_store(Path(scratch) / "metadata.sqlite", owner="root")
-        metadata.begin_epoch()
-        commits = GroupCommit(metadata, lambda fault: os._exit(1))
-        number = measure_creates(commits, 0, arguments.seconds, 1)
-        number = measure_creates(commits, number, arguments.seconds, arguments.submitters)
-        files = max(number, arguments.files)
-        fill(commits, number, files)
-        measure_reads(metadata.reader(), files)
-        print(f"{(Path(scratch) / 'metadata.sqlite').stat().st_size / files:.0f} bytes of metadata a file")
-        measure_delete(commits, files)
-        commits.close()
-        metadata.close()
+        asyncio.run(measure(Path(scratch) / "metadata.sqlite", arguments))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ class GroupCommit:
         self._on_taken = on_taken
         #: By the number of the entry that they wait for, in order.
         self._waiting: deque[tuple[int, Settled]] = deque()
-        self._is_closed = False
+        self._is_closed = self._has_failed = False
         self._is_writing = False
         self._is_due = False
         self._had_room = True
@@ -171,14 +171,17 @@ class GroupCommit:
         if error is None:
             self.commits += 1
             self._on_taken(self._clock() - begun_s)
-            self._metadata.written(sealed)
+            try:
+                self._metadata.written(sealed)
+            except MetadataFault as fault:
+                self._fail(fault)
+                return
             self._tell_of_room()
         elif isinstance(error, MetadataFull):
             self._metadata.refused(sealed, error)
             self._tell_of_room()
         else:
-            fault = error if isinstance(error, MetadataFault) else MetadataFault(repr(error))
-            self._fail(fault)
+            self._fail(error if isinstance(error, MetadataFault) else MetadataFault(repr(error)))
             return
         if self._rows.ops:
             self._begin()
@@ -200,9 +203,9 @@ class GroupCommit:
             self._on_room(has_room)
 
     def _fail(self, fault: MetadataFault) -> None:
-        if self._is_closed:
+        if self._has_failed:
             return
-        self._is_closed = True
+        self._is_closed = self._has_failed = True
         failed, self._waiting = self._waiting, deque()
         for _, settled in failed:
             settled(stopping())

@@ -82,7 +82,7 @@ class Touched(NamedTuple):
 class Sealed:
     """An entry that is to be made durable."""
 
-    __slots__ = ("chain", "changes", "content", "epoch", "is_journaled", "is_undone", "is_written", "number", "tx")
+    __slots__ = ("chain", "changes", "content", "epoch", "is_journaled", "is_written", "number", "refusal", "tx")
 
     def __init__(self, number: int, tx: int, epoch: int, changes: list[tuple[int, Row]], content: bytes) -> None:
         self.number = number
@@ -93,8 +93,8 @@ class Sealed:
         #: The journal has it, or does not need it.
         self.is_journaled = False
         self.is_written = False
-        #: It was refused, and its changes were undone: it must not be written any more.
-        self.is_undone = False
+        #: Why it was undone, if so.
+        self.refusal: MetadataFull | None = None
         #: Its place in the chain of the log, once it is written.
         self.chain = 0
 
@@ -161,7 +161,8 @@ class Metadata:
         self.on_refused: Callable[[MetadataFull], None] = lambda full: None
         #: True if the last commit that had something to write found room on the disk.
         self.has_room = True
-        self._is_following = False
+        self._is_following = self._is_closed = False
+        self._told_digest = b""
         keeper.begin(self._imaged)
         self.cluster_id: str = self._reader.meta("cluster_id")
         self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
@@ -255,19 +256,24 @@ class Metadata:
         with self._writing:
             if sealed.is_written:
                 return
-            if sealed.is_undone:
-                raise MetadataFull("this entry was refused, and is undone")
+            if sealed.refusal is not None:
+                raise sealed.refusal
+            if self._fault is not None:
+                # What a sync has failed to write, the next one passes over.
+                self._refuse_after_fault()
             try:
                 self._write(sealed)
             except (LogFull, JournalFull) as full:
-                if sealed.is_journaled and self._journal is not None:
+                if sealed.is_journaled and self._journal is not None and not self._is_following:
                     # An entry of the journal is done, whether or not there is room for it here.
+                    self._fault = full
                     raise MetadataFault(f"the metadata cannot be written: {full!r}") from full
                 where = (
                     full if isinstance(full, JournalFull) else f"{self._directory}: there is no room on its disk"
                 )
                 raise MetadataFull(str(where), in_journal=isinstance(full, JournalFull)) from full
             except Exception as error:
+                self._fault = error
                 raise MetadataFault(f"the metadata cannot be written: {error!r}") from error
             sealed.is_written = True
 
@@ -298,23 +304,25 @@ class Metadata:
         self.rows.durable = sealed.number
         self.tx_durable = sealed.tx
         self.has_room = True
-        self._keeper.durable(
-            sealed.number, sealed.chain, Content(FORMAT, 0, sealed.tx, sealed.epoch, sealed.changes)
-        )
         self.on_durable(sealed.number)
+        try:
+            self._keeper.durable(
+                sealed.number, sealed.chain, Content(FORMAT, 0, sealed.tx, sealed.epoch, sealed.changes)
+            )
+        except Exception as error:
+            self._fault = error
+            raise MetadataFault(f"the metadata cannot be kept: {error!r}") from error
 
     def refused(self, sealed: Sealed, full: MetadataFull) -> None:
         """There was no room for an entry: it, and all that was done after it, is undone."""
-        if sealed.is_undone or sealed.number <= self.rows.durable:
+        if sealed.number <= self.rows.durable or sealed.refusal is not None:
             return
-        if self._journal is not None and not self._is_following:
-            undone = len(self._sealed)
-            self._journal_place = self._journal_place._replace(number=self._journal_place.number - undone)
-        for each in self._sealed:
-            each.is_undone = True
+        for undone in self._sealed:
+            undone.refusal = full
         self._sealed.clear()
         self.rows.unseal(sealed.number)
         self._transaction.forget_all()
+        self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
         self.epoch = self._reader.meta("epoch")
         self.has_room = False
         self.on_refused(full)
@@ -328,9 +336,6 @@ class Metadata:
                 self.write(sealed)
             except MetadataFull as full:
                 self.refused(sealed, full)
-                raise
-            except MetadataFault as fault:
-                self._fault = fault
                 raise
             self.written(sealed)
 
@@ -426,17 +431,17 @@ class Metadata:
         self._refuse_after_fault()
         self._is_following = True
         touched = Touched(set(), set())
+        if any(format_of(content_of(entry)) > FORMAT for entry in entries):
+            raise StartupError(
+                "the journal was written by a newer peacefs: upgrade this coordinator. Standbys are upgraded "
+                "before the leader"
+            )
         for entry in entries:
             content = content_of(entry)
             expected = self._journal_place.number + 1
             assert entry.number == expected, (
                 f"entry {entry.number} of the journal came where {expected} was to come"
             )
-            if format_of(content) > FORMAT:
-                raise StartupError(
-                    "the journal was written by a newer peacefs: upgrade this coordinator. Standbys are upgraded "
-                    "before the leader"
-                )
             if format_of(content) < FORMAT:
                 self._apply_statements(entry, touched)
                 continue
@@ -478,12 +483,23 @@ class Metadata:
         try:
             if self.witness is not None and idle:
                 self.witness.check()
+            self._tell_digest()
             synced = self._keeper.tend(idle=idle)
             if synced is not None:
                 self.synced(synced)
         except Exception as error:
             self._fault = error
             raise MetadataFault(f"the metadata cannot be kept: {error}") from error
+
+    def _tell_digest(self) -> None:
+        """Tell those who follow the journal what the rows here were at one of its entries, with the next one."""
+        if self._journal is None or self._is_following or not self._journal.epoch:
+            return
+        found = self.rows.image.query("SELECT substr(value, 1, 24) FROM meta WHERE key = 'digests_at'")
+        if found and found[0][0] != self._told_digest:
+            self._told_digest = found[0][0]
+            digest = self._told_digest
+            self.attempt(lambda tx: tx.set_meta("leader_digest", digest))
 
     def catch_up(self) -> None:
         """Have the image take all entries that are durable, before this returns."""
@@ -512,7 +528,10 @@ class Metadata:
             raise MetadataFault(str(fault)) from fault
 
     def close(self) -> None:
-        """Bring the image up to date, and close all files."""
+        """Bring the image up to date, and close all files; nothing the second time."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         with contextlib.suppress(MetadataFault, MetadataFull):
             if self._fault is None:
                 self.flush()

@@ -11,12 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from journal.replicated_store import Replica, rows_of
-from peacefs.coordinator.metadata.sqlite.changes import read_changes
 
 from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, Mishap
 from peacefs.coordinator.journal.port import Entry, Fenced, JournalRefused
 from peacefs.coordinator.journal.writer import JournalWriter, content_of
 from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.log.segments import LogFull
+from peacefs.coordinator.metadata.sqlite import row_digest
+from peacefs.coordinator.metadata.sqlite.statements import STATEMENTS
 from peacefs.coordinator.metadata.sqlite.store import open_store, store_in_memory
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
 from peacefs.coordinator.namespace import operations as namespace
@@ -151,12 +153,14 @@ def test_journal_longer_than_its_bound_refuses_changes_until_it_is_trimmed() -> 
 
 def test_entry_of_a_newer_peacefs_is_refused() -> None:
     replica = Replica()
-    (entry,) = replica.journal.read(0, 1)
-    changes = read_changes(content_of(entry))
-    newer = msgspec.structs.replace(changes, schema=changes.schema + 1)
-    data = entry.data[:8] + msgspec.msgpack.encode(newer)
+    make_directory(replica.leader, "/d")
+    entry, following = replica.journal.read(0, 2)
+    content = msgspec.msgpack.decode(content_of(following))
+    content[0] += 1
+    data = following.data[:8] + msgspec.msgpack.encode(content)
     with pytest.raises(StartupError, match=r"upgrade this coordinator\. Standbys are upgraded before the leader"):
-        replica.standby.apply([Entry(1, data)])
+        replica.standby.apply([entry, Entry(2, data)])
+    assert replica.standby.journal_place().number == 0, "all or none"
     # It is as it was, and takes what it knows.
     replica.check_equal()
 
@@ -172,7 +176,7 @@ def test_store_that_lost_the_end_of_its_log_gets_it_from_the_journal(tmp_path: P
     metadata.begin_epoch()
     metadata.tend(idle=True)
     make_directory(metadata, "/in-the-log-alone")
-    # All but the log, as a power cut leaves it.
+    # All but the log.
     cut = tmp_path / "b" / "metadata.sqlite"
     cut.parent.mkdir()
     for ending in ("", ".commits"):
@@ -202,3 +206,71 @@ def test_takeover_of_the_same_epoch_is_refused() -> None:
     assert not other.take(0, 1)
     with pytest.raises(Fenced):
         JournalInMemory(replica.server).append(1, 2, b"entry")
+
+
+def _statement(beginning: str) -> int:
+    """The number of the only statement that begins so."""
+    (number,) = (number for number, text in enumerate(STATEMENTS) if text.startswith(beginning))
+    return number
+
+
+def test_entries_of_the_release_before_are_applied_by_a_new_standby() -> None:
+    """They are statements: /d/f of one chunk, then its directory renamed, an answer, a quota, and the floor."""
+    server = JournalServer(time.monotonic)
+    writer = JournalWriter(JournalInMemory(server))
+    successor = JournalWriter(JournalInMemory(server))
+    standby = store_in_memory(owner="root", journal=successor)
+    d, f, chunk = 1 << 40 | 1, 1 << 40 | 2, 1 << 40 | 7
+    add_inode, add_entry = _statement("INSERT INTO inode VALUES"), _statement("INSERT INTO entry VALUES")
+    set_meta = _statement("UPDATE meta SET value = ? WHERE key = ?")
+    commits: list[list[tuple[int, list[object]]]] = [
+        [(set_meta, [1, "epoch"]), (set_meta, [1, "last_tx"])],
+        [
+            (add_inode, [d, 2, 1, 0o755, "ann", "supergroup", 5, 0, 0, 0, 0, "", 0]),
+            (add_entry, [1, "d", 2, d, None, None]),
+            (_statement("UPDATE inode SET modified_ms"), [5, 1]),
+            (add_inode, [f, 2, 0, 0o644, "ann", "supergroup", 5, 5, 10, 1 << 26, 2, "", 0]),
+            (add_entry, [d, "f", 2, f, None, None]),
+            (_statement("INSERT OR IGNORE INTO chunk"), [chunk, 1, 10, 7, 2, '["node-a"]']),
+            (_statement("INSERT INTO reference"), [f, 0, 2, chunk, 10]),
+            (_statement("INSERT INTO request"), ["r-1", b"yes", 5]),
+            (set_meta, [2, "last_tx"]),
+        ],
+        [
+            (_statement("DELETE FROM entry WHERE parent = ? AND name = ? AND to_tx = 9"), [1, "d"]),
+            (add_entry, [1, "renamed", 3, d, "/d", 6]),
+            (_statement("INSERT OR REPLACE INTO quota"), [d, 100, None, 2, 20]),
+            (set_meta, [chunk, "floor"]),
+            (set_meta, [3, "last_tx"]),
+        ],
+    ]
+    writer.take(0, 1)
+    for number, executed in enumerate(commits, start=1):
+        writer.append(number, msgspec.msgpack.encode([17, len(STATEMENTS), number, 1, executed]))
+    touched = standby.apply(JournalInMemory(server).read(0, 10))
+    assert touched.chunks == {chunk} and {"inode", "entry", "quota", "request"} <= touched.tables
+    reader = standby.reader()
+    assert names(standby) == ["renamed"] and standby.journal_place().number == 3
+    assert reader.follow(["renamed", "f"])[0] == [1, d, f]
+    assert [(each.chunk, each.length) for each in reader.references(f)] == [(chunk, 10)]
+    assert reader.answer("r-1") == b"yes" and reader.floor() == chunk and reader.last_tx() == 3
+    assert reader.quota_directories() == {d}
+    assert row_digest.difference(standby.imaged()) is None
+    # It leads on, in entries of its own, and what was before is a part of its image.
+    assert successor.take(1, 2) and standby.begin_epoch() == 2
+    make_directory(standby, "/renamed/after")
+    assert [name for name, _ in reader.children(d, "", 10)] == ["after", "f"]
+
+
+def test_standby_without_room_goes_on_where_it_stopped() -> None:
+    replica = Replica()
+    for path in ("/a", "/b"):
+        make_directory(replica.leader, path)
+    replica.standby.log.fails = LogFull("no room")
+    before = rows_of(replica.standby)
+    for _ in range(2):
+        with pytest.raises(MetadataFull):
+            replica.standby.apply(replica.journal.read(0, 10))
+        assert replica.standby.journal_place().number == 0 and rows_of(replica.standby) == before
+    replica.standby.log.fails = None
+    replica.check_equal()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from peacefs.coordinator.metadata.group_commit import GroupCommit
+from peacefs.coordinator.metadata.group_commit import GroupCommit, WriterThread, metadata_tend_interval_s
 from peacefs.coordinator.metadata.model import RenameMode
 from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.ids import first_of_epoch
@@ -17,37 +20,55 @@ from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 
 
-def work(commits: GroupCommit, epoch: int, worker: int) -> None:
+async def durable(commits: GroupCommit, change: Callable[[Transaction], Any]) -> None:
+    """Make a change, and return when it is durable."""
+    heard: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    commits.submit(change, heard.set_result)
+    if refusal := await heard:
+        raise refusal
+
+
+async def work(commits: GroupCommit, epoch: int, worker: int) -> None:
     """Creates, renames and deletes in turn. A line is what must be so from then on: + is there, - is not."""
     for number in range(1 << 30):
         temporary, final = f"/{epoch}/{worker}/.{number}.tmp", f"/{epoch}/{worker}/{number}"
         chunk = WrittenChunk(first_of_epoch(epoch) | worker << 30 | number, 1, 100, 7, [Receipt("node", b"")])
         file = NewFile(path=temporary, user="ann", replication=1, block_bytes=1 << 26, request_id=temporary)
-        commits.submit(
-            lambda tx, file=file, chunk=chunk: namespace.complete_file(tx, file, [chunk], 1)  # type: ignore[misc]
-        ).result()
+        await durable(
+            commits,
+            lambda tx, file=file, chunk=chunk: namespace.complete_file(tx, file, [chunk], 1),  # type: ignore[misc]
+        )
         source, target = parse_path(temporary), parse_path(final)
-        commits.submit(
-            lambda tx, source=source, target=target: namespace.rename(tx, source, target, RenameMode.STRICT, 1)  # type: ignore[misc]
-        ).result()
+        await durable(
+            commits,
+            lambda tx, source=source, target=target: namespace.rename(tx, source, target, RenameMode.STRICT, 1),  # type: ignore[misc]
+        )
         os.write(1, f"+{final}\n-{temporary}\n".encode())
         if number >= 3:
             old = f"/{epoch}/{worker}/{number - 3}"
-            commits.submit(
-                lambda tx, old=old: namespace.delete(tx, parse_path(old), False, 1)  # type: ignore[misc]
-            ).result()
+            await durable(
+                commits,
+                lambda tx, old=old: namespace.delete(tx, parse_path(old), False, 1),  # type: ignore[misc]
+            )
             os.write(1, f"-{old}\n".encode())
 
 
-def main() -> None:
-    metadata = open_store(Path(sys.argv[1]), owner="root")
+async def serve(store: Path) -> None:
+    """As the coordinator: the log from a thread, the image from a process beside this one."""
+    metadata = open_store(store, owner="root", has_process="process" in sys.argv)
     epoch = metadata.begin_epoch()
-    commits = GroupCommit(metadata, lambda fault: os._exit(3))
-    threads = [threading.Thread(target=work, args=(commits, epoch, worker), daemon=True) for worker in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    loop = asyncio.get_running_loop()
+    writer = WriterThread(loop.call_soon_threadsafe)
+    commits = GroupCommit(metadata, lambda fault: os._exit(3), run=writer, soon=loop.call_soon)
+    workers = [asyncio.create_task(work(commits, epoch, worker)) for worker in range(4)]
+    while not any(worker.done() for worker in workers):
+        await asyncio.sleep(metadata_tend_interval_s / 10)
+        commits.tend(idle=True)
+    await asyncio.gather(*workers)
+
+
+def main() -> None:
+    asyncio.run(serve(Path(sys.argv[1])))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""The files of a store as `kill -9` leaves them, put elsewhere with whatever damage a test does to them."""
+"""The files of a store as `kill -9` leaves them, put elsewhere with whatever damage a test does to them.
+
+The log is told by the layout of its files, not by the code that reads it: a head of 64 bytes, then entries that
+begin with `pfL1` and their length, at multiples of eight.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,19 @@ import shutil
 import struct
 from pathlib import Path
 
-LOG_HEAD_BYTES, FRAME_HEAD_BYTES, _PAGE_BYTES = 32, 24, 4096
-FRAME_BYTES = FRAME_HEAD_BYTES + _PAGE_BYTES
-_PARTS = ("", "-wal", ".commits")
+SEGMENT_HEAD_BYTES, ENTRY_HEAD_BYTES = 64, 32
+_LEFT_OUT = (".lock", "-shm", "-wal.sums", ".new")
 Image = dict[str, bytes]
 
 
 def image_of(store: Path) -> Image:
-    found = {part: store.with_name(store.name + part) for part in _PARTS}
-    # SQLite leaves an empty log where it found none.
-    return {part: path.read_bytes() for part, path in found.items() if path.exists() and path.stat().st_size}
+    """Return all files of a store by their endings, but for empty ones and those that hold nothing."""
+    found = {path.name.removeprefix(store.name): path for path in store.parent.glob(f"{store.name}*")}
+    return {
+        part: path.read_bytes()
+        for part, path in found.items()
+        if not part.endswith(_LEFT_OUT) and path.stat().st_size
+    }
 
 
 def put(image: Image, directory: Path) -> Path:
@@ -28,17 +35,33 @@ def put(image: Image, directory: Path) -> Path:
     return store
 
 
-def frames(log: bytes) -> list[tuple[int, bool]]:
-    """Return where the frames of the log's present round begin, and whether they end commits."""
-    salts, found, at = log[16:24], [], LOG_HEAD_BYTES
-    while log[at + 8 : at + 16] == salts:
-        found.append((at, struct.unpack_from(">I", log, at + 4)[0] != 0))
-        at += FRAME_BYTES
+def segments(image: Image) -> list[str]:
+    """Return the endings of the segments of the log, in order."""
+    return sorted(part for part in image if part.startswith(".log-"))
+
+
+def entries(segment: bytes) -> list[tuple[int, int]]:
+    """Return where the entries of a segment begin and end, padding included."""
+    found, at = [], SEGMENT_HEAD_BYTES
+    while segment[at : at + 4] == b"pfL1":
+        (length,) = struct.unpack_from(">I", segment, at + 4)
+        end = at + (ENTRY_HEAD_BYTES + length + 7) // 8 * 8
+        found.append((at, end))
+        at = end
     return found
 
 
-def with_log(image: Image, log: bytes) -> Image:
-    return {**image, "-wal": log}
+def log_of(image: Image) -> bytes:
+    """Return the only segment."""
+    (part,) = segments(image)
+    return image[part]
+
+
+def with_log(image: Image, log: bytes | None) -> Image:
+    """Return an image with another content of its last segment, or without that."""
+    last = segments(image)[-1]
+    rest = {part: content for part, content in image.items() if part != last}
+    return rest if log is None else {**rest, last: log}
 
 
 def flip(content: bytes, bit: int) -> bytes:

@@ -1,35 +1,36 @@
-"""Group commit: shared, isolated, bounded, and fatal when the disk fails. Its twin keeps the same promises."""
+"""Group commit: shared, isolated, bounded, told when durable and not before; undone together, fatal on a fault.
+
+What writes entries is a queue that the test works off (`Writing`), so that all may happen while one is written.
+"""
 
 from __future__ import annotations
 
-import queue
+import asyncio
+import errno
+import os
+import subprocess
+import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from random import Random
+from typing import Any
 
-import apsw
 import pytest
-from support.immediate_commit import Commits, ImmediateCommit
+from journal.replicated_store import rows_of
+from support.long_runs import often
 
-from peacefs.coordinator.metadata.group_commit import (
-    CommitBounds,
-    CommitDelay,
-    GroupCommit,
-    commit_batch_max,
-    commit_delay_s_max,
-    run_now,
-)
-from peacefs.coordinator.metadata.sqlite.store import open_store
-from peacefs.coordinator.metadata.store import Metadata, MetadataFault
+from peacefs.coordinator.metadata.group_commit import GroupCommit, WriterThread, run_now
+from peacefs.coordinator.metadata.log.segments import LogFull
+from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, open_store, store_in_memory
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.operations.durable_answers import DurableAnswers
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, Overloaded, ServiceUnready
 
-PATIENCE_S = 120.0
+Done = Callable[[BaseException | None], None]
 
 
 def mkdirs(path: str) -> Callable[[Transaction], bool]:
@@ -40,77 +41,117 @@ def names(metadata: Metadata, path: str = "/") -> list[str]:
     return [entry.name for entry in namespace.list_page(metadata.reader(), parse_path(path)).entries]
 
 
-@pytest.fixture
-def metadata(tmp_path: Path) -> Iterator[Metadata]:
-    made = open_store(tmp_path / "metadata.sqlite", owner="root")
-    made.begin_epoch()
-    yield made
-    made.close()
+class Writing:
+    """Entries that are being written, and callbacks of the loop, until `turn` lets them go on."""
+
+    def __init__(self) -> None:
+        self.works: list[tuple[Callable[[], None], Done]] = []
+        self.soon: list[Callable[[], None]] = []
+
+    def __call__(self, work: Callable[[], None], done: Done) -> None:
+        self.works.append((work, done))
+
+    def close(self) -> None:
+        """What waits is done by who closes."""
+
+    def begin(self) -> None:
+        """The loop has had its turn: an entry begins."""
+        soon, self.soon = self.soon, []
+        for call in soon:
+            call()
+
+    def write(self) -> Callable[[], None]:
+        """Write the entry under way; return what tells the loop of it."""
+        work, done = self.works.pop(0)
+        error: BaseException | None = None
+        try:
+            work()
+        except Exception as raised:
+            error = raised
+        return lambda: done(error)
+
+    def turn(self) -> None:
+        """All that is under way comes to an end."""
+        self.begin()
+        while self.works:
+            self.write()()
+            self.begin()
 
 
-@pytest.fixture
-def faults() -> list[MetadataFault]:
-    return []
+class Told:
+    """What those who wait were told, in order."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, ServiceUnready | None] = {}
+
+    def __call__(self, name: str) -> Callable[[ServiceUnready | None], None]:
+        def settled(outcome: ServiceUnready | None) -> None:
+            assert name not in self.outcomes, "told twice"
+            self.outcomes[name] = outcome
+
+        return settled
+
+    @property
+    def well(self) -> list[str]:
+        return [name for name, outcome in self.outcomes.items() if outcome is None]
+
+    @property
+    def unready(self) -> list[str]:
+        return [name for name, outcome in self.outcomes.items() if outcome is not None]
 
 
-class MakeGroup(Protocol):
-    def __call__(
-        self, batch_max: int = ..., queue_max: int = ..., deliver: Callable[[Callable[[], None]], object] = ...
-    ) -> GroupCommit: ...
+class Group:
+    """A group commit over a store in memory."""
 
-
-@pytest.fixture
-def group(metadata: Metadata, faults: list[MetadataFault]) -> Iterator[MakeGroup]:
-    made: list[GroupCommit] = []
-
-    def make(
-        batch_max: int = 100,
-        queue_max: int = 100,
-        deliver: Callable[[Callable[[], None]], object] = lambda settle: settle(),
-    ) -> GroupCommit:
-        made.append(
-            GroupCommit(metadata, faults.append, bounds=CommitBounds(batch_max, queue_max), deliver=deliver)
+    def __init__(self, **changes: Any) -> None:
+        self.metadata: MetadataInMemory = store_in_memory(owner="root")
+        self.metadata.begin_epoch()
+        self.log = self.metadata.log
+        # All of it stays, for `rows_of_log`.
+        self.log.drop_before = lambda number, kept_bytes=0: None  # type: ignore[method-assign]
+        self.writing, self.told = Writing(), Told()
+        self.faults: list[MetadataFault] = []
+        self.room: list[bool] = []
+        self.commits = GroupCommit(
+            self.metadata,
+            self.faults.append,
+            self.room.append,
+            run=self.writing,
+            soon=self.writing.soon.append,
+            **changes,
         )
-        return made[-1]
+        # `soon` is replaced by `begin`.
+        self.commits._soon = lambda call: self.writing.soon.append(call)
 
-    yield make
-    for commits in made:
-        commits.close()
+    def mkdirs(self, path: str, **how: Any) -> bool:
+        return self.commits.submit(mkdirs(path), self.told(path), **how)
 
-
-@pytest.fixture(params=["group", "immediate"])
-def commits(
-    request: pytest.FixtureRequest, metadata: Metadata, faults: list[MetadataFault], group: MakeGroup
-) -> Commits:
-    return group() if request.param == "group" else ImmediateCommit(metadata, faults.append)
-
-
-class Gate:
-    """A request that holds the writer thread until it is opened."""
-
-    def __init__(self, commits: GroupCommit) -> None:
-        self._reached, self._opened = threading.Event(), threading.Event()
-        self.passed = commits.submit(self._pass)
-        assert self._reached.wait(PATIENCE_S)
-
-    def _pass(self, tx: Transaction) -> None:
-        self._reached.set()
-        assert self._opened.wait(PATIENCE_S)
-
-    def open(self) -> None:
-        self._opened.set()
+    def rows_of_log(self) -> dict[str, list[Any]]:
+        """What a start would find: an image that the log alone has made."""
+        image = store_in_memory(owner="root")
+        replayed = MetadataInMemory(image.image, self.log)
+        return rows_of(replayed)
 
 
-# -- what both keep --------------------------------------------------------------------------------
+@pytest.fixture
+def group() -> Group:
+    return Group()
 
 
 @pytest.mark.evidence("answers-survive-kill")
-def test_an_answer_comes_when_the_change_is_committed(commits: Commits, metadata: Metadata) -> None:
-    assert commits.submit(mkdirs("/a")).result(PATIENCE_S) is True
-    assert names(metadata) == ["a"]
+def test_an_answer_comes_when_the_change_is_durable_and_not_before(group: Group) -> None:
+    before = len(group.log.entries)
+    assert group.mkdirs("/a") is True
+    assert names(group.metadata) == ["a"], "the next request sees it at once"
+    assert group.told.outcomes == {}
+    group.writing.begin()
+    tell = group.writing.write()
+    assert len(group.log.entries) == before + 1 and group.told.outcomes == {}
+    tell()
+    assert group.told.well == ["/a"]
 
 
-def test_a_request_that_fails_leaves_no_trace_and_gets_its_error(commits: Commits, metadata: Metadata) -> None:
+def test_a_request_that_fails_leaves_no_trace_and_gets_its_error(group: Group) -> None:
     def half(tx: Transaction) -> None:
         mkdirs("/half")(tx)
         raise FileNotFound("the other half")
@@ -119,267 +160,392 @@ def test_a_request_that_fails_leaves_no_trace_and_gets_its_error(commits: Commit
         mkdirs("/wrong")(tx)
         raise ZeroDivisionError
 
-    failed, broken, good = commits.submit(half), commits.submit(wrong), commits.submit(mkdirs("/good"))
     with pytest.raises(FileNotFound, match="the other half"):
-        failed.result(PATIENCE_S)
+        group.commits.submit(half, group.told("half"))
     with pytest.raises(ZeroDivisionError):
-        broken.result(PATIENCE_S)
-    assert good.result(PATIENCE_S)
-    assert names(metadata) == ["good"]
+        group.commits.submit(wrong, group.told("wrong"))
+    group.mkdirs("/good")
+    group.writing.turn()
+    assert group.told.well == ["/good"] and names(group.metadata) == ["good"]
+    assert group.rows_of_log() == rows_of(group.metadata)
 
 
-def test_a_request_that_breaks_a_constraint_is_its_own_fault_alone(
-    commits: Commits, metadata: Metadata, faults: list[MetadataFault]
-) -> None:
-    commits.submit(mkdirs("/a")).result(PATIENCE_S)
-    with pytest.raises(apsw.ConstraintError):
-        commits.submit(lambda tx: tx.add_entry(1, "a", 99)).result(PATIENCE_S)
-    assert commits.submit(mkdirs("/b")).result(PATIENCE_S) and faults == []
+def test_a_name_that_is_taken_is_the_fault_of_its_request_alone(group: Group) -> None:
+    group.mkdirs("/a")
+    with pytest.raises(Exception, match="has an entry a already"):
+        group.commits.submit(lambda tx: tx.add_entry(1, "a", 99), group.told("taken"))
+    group.mkdirs("/b")
+    group.writing.turn()
+    assert group.told.well == ["/a", "/b"] and group.faults == []
 
 
-@pytest.mark.evidence("coordinator-disk-full")
-def test_on_a_full_disk_changes_are_refused_until_there_is_room(
-    commits: Commits, metadata: Metadata, faults: list[MetadataFault]
-) -> None:
-    """A refused change leaves no trace, neither on the disk nor in what the store remembers of directories."""
-    commits.submit(mkdirs("/before")).result(PATIENCE_S)
-    (pages_max,) = metadata.imaged().execute("PRAGMA max_page_count").fetchone()
-    metadata.imaged().execute("PRAGMA max_page_count = 1")
-
-    def too_much(tx: Transaction) -> None:
-        for number in range(1000):
-            mkdirs(f"/{number:0200}")(tx)
-
-    for _ in range(2):
-        with pytest.raises(ServiceUnready, match="disk is full") as refusal:
-            commits.submit(too_much).result(PATIENCE_S)
-        assert refusal.value.retriable
-    assert names(metadata) == ["before"]
-    metadata.imaged().execute(f"PRAGMA max_page_count = {pages_max}")
-    assert commits.submit(mkdirs("/after")).result(PATIENCE_S)
-    assert names(metadata) == ["after", "before"]
-    assert commits.submit(lambda tx: tx.entry_count(1)).result(PATIENCE_S) == 2
-    assert faults == []
-
-
-@pytest.mark.evidence("coordinator-disk-full")
-def test_full_disk_and_room_again_are_logged_once_each(metadata: Metadata) -> None:
-    told: list[bool] = []
-    commits = GroupCommit(metadata, lambda fault: pytest.fail(str(fault)), told.append)
-    (pages_max,) = metadata.imaged().execute("PRAGMA max_page_count").fetchone()
-    metadata.imaged().execute("PRAGMA max_page_count = 1")
-    refused = [commits.submit(lambda tx: [mkdirs(f"/{number:0200}")(tx) for number in range(1000)]) for _ in "ab"]
-    assert all(isinstance(future.exception(PATIENCE_S), ServiceUnready) for future in refused)
-    assert commits.submit(lambda tx: tx.has_children(1)).result(PATIENCE_S) is False
-    assert told == [False], "that nothing was written tells nothing"
-    metadata.imaged().execute(f"PRAGMA max_page_count = {pages_max}")
-    assert commits.submit(mkdirs("/after")).result(PATIENCE_S)
-    commits.close()
-    assert told == [False, True]
-
-
-@pytest.mark.evidence("coordinator-disk-fails")
-def test_a_disk_that_fails_is_fatal_and_nothing_is_acknowledged_afterwards(
-    commits: Commits, metadata: Metadata, faults: list[MetadataFault]
-) -> None:
-    commits.submit(mkdirs("/before")).result(PATIENCE_S)
-    metadata.imaged().execute("PRAGMA query_only = ON")
-    for path in ("/during", "/after"):
-        with pytest.raises(ServiceUnready):
-            commits.submit(mkdirs(path)).result(PATIENCE_S)
-        metadata.imaged().execute("PRAGMA query_only = OFF")
-    with pytest.raises(MetadataFault):
-        run_now(metadata, mkdirs("/after"))
-    assert len(faults) == 1
-    assert names(metadata) == ["before"]
-
-
-@pytest.mark.evidence("answers-survive-kill")
-def test_a_commit_of_the_store_is_synced_before_it_returns(metadata: Metadata) -> None:
-    """SQLite does that by itself when it is told to; in the mode of its log that it is told to keep it in."""
-    modes = [metadata.imaged().execute(f"PRAGMA {of}").fetchone()[0] for of in ("journal_mode", "synchronous")]
-    assert modes == ["wal", 2]
-
-
-# -- the group -------------------------------------------------------------------------------------
-
-
-def test_requests_that_wait_share_a_commit_and_are_isolated_in_it(group: MakeGroup, metadata: Metadata) -> None:
-    commits = group()
-    gate = Gate(commits)
+def test_requests_that_wait_share_an_entry_and_are_isolated_in_it(group: Group) -> None:
+    group.mkdirs("/first")
+    group.writing.begin()
 
     def taken(tx: Transaction) -> None:
         mkdirs("/a/undone")(tx)
         raise FileAlreadyExists("taken")
 
-    first = commits.submit(mkdirs("/a"))
-    failed = commits.submit(taken)
-    seen = commits.submit(lambda tx: tx.has_children(1))
-    more = [commits.submit(mkdirs(f"/a/{number}")) for number in range(20)]
-    assert names(metadata) == [] and not first.done()
-    gate.open()
-    assert all(future.result(PATIENCE_S) for future in more)
-    assert first.result() and seen.result(), "a request sees those before it in the same commit"
-    assert isinstance(failed.exception(), FileAlreadyExists)
-    assert len(names(metadata, "/a")) == 20
-    commits.close()
-    assert (commits.commits, commits.requests) == (2, 24)
+    group.mkdirs("/a")
+    with pytest.raises(FileAlreadyExists):
+        group.commits.submit(taken, group.told("taken"))
+    assert group.commits.submit(lambda tx: tx.has_children(1), group.told("seen"))
+    for number in range(20):
+        group.mkdirs(f"/a/{number}")
+    assert group.told.outcomes == {} and len(group.writing.works) == 1
+    group.writing.turn()
+    assert len(names(group.metadata, "/a")) == 20 and len(group.told.well) == 23
+    assert (group.commits.commits, group.commits.requests) == (2, 23)
 
 
-def test_a_commit_carries_no_more_than_its_limit(group: MakeGroup) -> None:
-    commits = group(batch_max=4)
-    gate = Gate(commits)
-    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(10)]
-    gate.open()
-    assert all(future.result(PATIENCE_S) for future in waiting)
-    commits.close()
-    assert commits.commits == 1 + 3
+def test_answers_of_one_entry_come_in_the_order_in_which_they_were_asked_for(group: Group) -> None:
+    paths = [f"/{number}" for number in range(10)]
+    for path in paths:
+        group.mkdirs(path)
+    group.writing.turn()
+    assert group.told.well == paths
 
 
-class PatientDelay(CommitDelay):
-    """Expects as many as it is told to, and waits for them for as long as a broken test takes."""
-
-    def __init__(self, expected: int) -> None:
-        super().__init__()
-        self.expected = expected
-
-    @property
-    def wait_s(self) -> float:
-        return PATIENCE_S
-
-    def committed(self, together: int, waiting: int, taken_s: float) -> None:
-        """Go on expecting the same."""
-
-
-def test_commit_waits_for_the_changes_that_it_expects(metadata: Metadata) -> None:
-    commits = GroupCommit(metadata, pytest.fail, delay=PatientDelay(3))
-    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(3)]
-    assert all(future.result(PATIENCE_S) for future in waiting)
-    assert commits.commits == 1
-    alone = commits.submit(mkdirs("/alone"))
-    began_s = time.monotonic()
-    commits.close()
-    assert alone.result(0) and time.monotonic() - began_s < PATIENCE_S, "who closes waits for nobody"
-
-
-def test_commit_alone_waits_for_nobody_and_among_others_for_a_part_of_a_commits_time() -> None:
-    delay = CommitDelay(share=0.5)
-    delay.committed(1, 0, 0.002)
-    assert delay.expected == 1
-    for _ in range(50):
-        delay.committed(3, 4, 0.002)
-    assert delay.expected == 7 and delay.wait_s == pytest.approx(0.001, rel=0.01)
-    delay.committed(1, 0, 0.002)
-    assert delay.expected == 1, "the others went"
+def test_a_request_that_changes_nothing_costs_no_sync_and_waits_for_what_it_saw(group: Group) -> None:
+    group.mkdirs("/a")
+    assert group.commits.submit(mkdirs("/a"), group.told("again"))
+    assert group.told.outcomes == {}, "it may be told of /a when /a is durable"
+    group.writing.turn()
+    assert group.told.well == ["/a", "again"]
+    entries = len(group.log.entries)
+    assert group.commits.submit(mkdirs("/a"), group.told("once more"))
+    assert group.told.well[-1] == "once more", "at once"
+    group.writing.turn()
+    assert len(group.log.entries) == entries and group.commits.commits == 1
 
 
 @pytest.mark.evidence("everything-is-bounded")
-def test_commit_delay_is_bounded_however_many_wait_and_however_slow_the_disk_is() -> None:
-    delay = CommitDelay()
-    for _ in range(50):
-        delay.committed(commit_batch_max, 10_000, 60.0)
-    assert delay.expected == commit_batch_max
-    assert delay.wait_s == commit_delay_s_max
-
-
-@pytest.mark.evidence("everything-is-bounded")
-def test_too_many_waiting_are_turned_away_at_once(group: MakeGroup, metadata: Metadata) -> None:
-    commits = group(queue_max=2)
-    gate = Gate(commits)
-    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(2)]
+def test_too_many_waiting_are_turned_away_at_once() -> None:
+    group = Group(queue_max=2)
+    group.mkdirs("/0")
+    group.mkdirs("/1")
     with pytest.raises(Overloaded):
-        commits.submit(mkdirs("/2"))
-    gate.open()
-    assert all(future.result(PATIENCE_S) for future in waiting)
-    assert commits.submit(mkdirs("/2")).result(PATIENCE_S)
+        group.mkdirs("/2")
+    # A background task has nobody who would ask again.
+    group.mkdirs("/own", in_any_case=True)
+    group.writing.turn()
+    group.mkdirs("/3")
+    group.writing.turn()
+    assert names(group.metadata) == ["0", "1", "3", "own"]
 
 
-def test_background_changes_are_never_turned_away(group: MakeGroup, metadata: Metadata) -> None:
-    """It has nobody who would ask again, and would stop the coordinator."""
-    commits = group(queue_max=2)
-    gate = Gate(commits)
-    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(2)]
-    waiting.append(commits.submit(mkdirs("/own"), in_any_case=True))
-    gate.open()
-    assert all(future.result(PATIENCE_S) for future in waiting)
-    assert names(metadata) == ["0", "1", "own"]
+def test_it_is_told_how_long_each_entry_took() -> None:
+    told: list[float] = []
+    ticks = iter(range(100))
+    group = Group(clock=lambda: float(next(ticks)), on_taken=told.append)
+    for path in ("/a", "/b"):
+        group.mkdirs(path)
+        group.writing.turn()
+    assert told == [1.0, 1.0]
 
 
-def test_a_request_that_was_given_up_while_it_waited_is_not_run(group: MakeGroup, metadata: Metadata) -> None:
-    commits = group()
-    gate = Gate(commits)
-    given_up = commits.submit(mkdirs("/unwanted"))
-    assert given_up.cancel() and not gate.passed.cancel()
-    gate.open()
-    assert commits.submit(mkdirs("/wanted")).result(PATIENCE_S)
-    assert names(metadata) == ["wanted"]
-
-
-def test_the_answers_of_one_commit_are_handed_over_together_and_after_it(
-    group: MakeGroup, metadata: Metadata
-) -> None:
-    """Whoever waits in an event loop has it woken once, however many were answered."""
-    handed_over: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-    commits = group(deliver=handed_over.put)
-    gate = Gate(commits)
-    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
-    waiting.append(commits.submit(mkdirs("/no:such")))
-    gate.open()
-    handed_over.get(timeout=PATIENCE_S)()
-    assert gate.passed.done() and not any(future.done() for future in waiting)
-    settle = handed_over.get(timeout=PATIENCE_S)
-    assert len(names(metadata)) == 5
-    settle()
-    assert all(future.result(0) for future in waiting[:5]) and waiting[5].exception(0) is not None
-    assert handed_over.empty()
-
-
-def test_closing_commits_what_waits_and_takes_nothing_more(group: MakeGroup, metadata: Metadata) -> None:
-    commits = group()
-    gate = Gate(commits)
-    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
-    gate.open()
-    commits.close()
-    assert all(future.done() and future.result() for future in waiting)
+def test_closing_makes_durable_what_waits_and_takes_nothing_more(group: Group) -> None:
+    group.mkdirs("/0")
+    group.writing.begin()
+    group.mkdirs("/1")
+    group.commits.close()
+    assert group.told.well == ["/0", "/1"]
     with pytest.raises(ServiceUnready):
-        commits.submit(mkdirs("/late"))
-    assert len(names(metadata)) == 5
+        group.mkdirs("/late")
+    assert group.rows_of_log() == rows_of(group.metadata)
+
+
+def test_closing_on_a_disk_that_fails_tells_all_that_wait(group: Group) -> None:
+    group.mkdirs("/0")
+    group.log.fails = OSError(errno.EIO, "no")
+    group.commits.close()
+    assert group.told.unready == ["/0"] and len(group.faults) == 1
+
+
+# -- no room -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.evidence("coordinator-disk-full")
+def test_on_a_full_disk_changes_are_undone_newest_first_until_there_is_room(group: Group) -> None:
+    """What was done while the entry that is refused was being written saw it, and goes with it."""
+    group.mkdirs("/before")
+    group.writing.turn()
+    before = rows_of(group.metadata)
+    entries = group.metadata.rows.number
+    group.log.fails = LogFull("no room")
+    group.mkdirs("/refused")
+    group.writing.begin()
+    group.mkdirs("/refused/below")
+    group.commits.submit(lambda tx: namespace.delete(tx, parse_path("/before"), True, 2), group.told("delete"))
+    group.mkdirs("/more")
+    assert names(group.metadata) == ["more", "refused"]
+    group.writing.write()()
+    assert group.told.unready == ["/refused", "/refused/below", "delete", "/more"]
+    refusal = group.told.outcomes["/refused"]
+    assert refusal is not None and refusal.retriable and "disk is full" in str(refusal)
+    assert names(group.metadata) == ["before"] and rows_of(group.metadata) == before
+    assert not any(group.metadata.rows.changed) and group.metadata.rows.number == entries
+    assert group.room == [False]
+    group.log.fails = None
+    group.told.outcomes.clear()
+    group.mkdirs("/after")
+    group.writing.turn()
+    assert group.told.well == ["/after"] and group.room == [False, True]
+    assert group.commits.submit(lambda tx: tx.entry_count(1), group.told("count")) == 2
+    assert group.faults == [] and group.rows_of_log() == rows_of(group.metadata)
+
+
+def test_full_disk_is_met_by_who_commits_at_once_while_an_entry_waits_to_be_written(group: Group) -> None:
+    """The entry that was undone meanwhile is not written when its turn comes, whatever room there is then."""
+    group.mkdirs("/refused")
+    group.writing.begin()
+    group.log.fails = LogFull("no room")
+    with pytest.raises(MetadataFull):
+        run_now(group.metadata, mkdirs("/now"))
+    assert group.told.unready == ["/refused"]
+    group.log.fails = None
+    group.mkdirs("/after")
+    group.writing.turn()
+    assert group.told.well == ["/after"] and group.faults == []
+    assert names(group.metadata) == ["after"] and group.rows_of_log() == rows_of(group.metadata)
+
+
+@pytest.mark.evidence("coordinator-disk-full")
+@pytest.mark.parametrize("seed", range(often(15, 300)))
+def test_on_a_full_disk_memory_is_what_the_log_says_whatever_was_under_way(seed: int) -> None:
+    random, group = Random(seed), Group()
+    done: set[str] = set()
+    for number in range(40):
+        group.log.fails = LogFull("no room") if random.random() < 0.3 else None
+        for step in range(random.randrange(4)):
+            directory = random.choice(["/a", "/b", f"/{number}"])
+            name = f"{directory}/{step}"
+            if random.random() < 0.3:
+                group.commits.submit(
+                    lambda tx, d=directory: namespace.delete(tx, parse_path(d), True, 2),  # type: ignore[misc]
+                    lambda outcome: None,
+                )
+            else:
+                group.commits.submit(
+                    mkdirs(name), lambda outcome, n=name: done.add(n) if outcome is None else None
+                )  # type: ignore[misc]
+        random.choice([group.writing.begin, group.writing.turn])()
+        if random.random() < 0.2:
+            group.metadata.tend(idle=True)
+    group.log.fails = None
+    group.writing.turn()
+    group.commits.close()
+    assert group.faults == [] and done
+    assert group.rows_of_log() == rows_of(group.metadata)
+    for table, rows in enumerate(group.metadata.rows.changed):
+        assert not rows, table
+
+
+# -- a disk that fails ---------------------------------------------------------------------------------
+
+
+@pytest.mark.evidence("coordinator-disk-fails", "answers-survive-kill")
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "no"), OSError(errno.EROFS, "no"), ValueError("ours")])
+def test_a_disk_that_fails_is_fatal_and_nothing_is_acknowledged_afterwards(group: Group, error: Exception) -> None:
+    group.mkdirs("/before")
+    group.writing.turn()
+    durable = group.rows_of_log()
+    group.log.fails = error
+    group.mkdirs("/during")
+    group.writing.begin()
+    group.mkdirs("/behind")
+    group.writing.turn()
+    assert group.told.well == ["/before"] and group.told.unready == ["/during", "/behind"]
+    assert all("stopping" in str(outcome) for outcome in group.told.outcomes.values() if outcome)
+    group.log.fails = None
+    with pytest.raises(ServiceUnready):
+        group.mkdirs("/after")
+    with pytest.raises(MetadataFault):
+        run_now(group.metadata, mkdirs("/after"))
+    group.commits.close()
+    group.metadata.close()
+    assert len(group.faults) == 1
+    assert group.rows_of_log() == durable, "a sync that succeeds after one that failed tells nothing"
+
+
+def test_an_image_that_cannot_be_told_stops_the_coordinator_after_the_answer(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOMEM, "no process")
+
+    monkeypatch.setattr(group.metadata.keeper, "durable", fail)
+    group.mkdirs("/a")
+    group.writing.turn()
+    assert group.told.well == ["/a"] and len(group.faults) == 1
 
 
 @pytest.mark.evidence("answers-survive-kill", "coordinator-disk-fails")
-def test_a_fault_fails_all_that_wait(group: MakeGroup, metadata: Metadata, faults: list[MetadataFault]) -> None:
-    commits = group(batch_max=2)
-    gate = Gate(commits)
-    waiting: list[Future[bool]] = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
-    waiting[4].cancel()
-    metadata.imaged().execute("PRAGMA query_only = ON")
-    gate.open()
-    for future in waiting[:4]:
-        with pytest.raises(ServiceUnready, match="stopping"):
-            future.result(PATIENCE_S)
-    commits.close()
-    assert len(faults) == 1
-    assert names(metadata) == []
-
-
-def test_a_view_shows_one_state_and_only_what_is_committed(group: MakeGroup, metadata: Metadata) -> None:
-    commits = group()
-    reader = metadata.reader()
-    with reader.view():
-        assert not reader.has_children(1)
-        commits.submit(mkdirs("/a")).result(PATIENCE_S)
-        assert not reader.has_children(1)
-    assert reader.has_children(1)
-
-
-def test_a_request_that_changes_nothing_costs_no_sync(
-    group: MakeGroup, metadata: Metadata, tmp_path: Path
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync", "fsync", "rename"])
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_nothing_is_told_whichever_call_of_the_log_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
-    commits = group()
-    commits.submit(mkdirs("/a")).result(PATIENCE_S)
-    log = tmp_path / "metadata.sqlite-wal"
-    before = log.stat().st_size
-    assert commits.submit(mkdirs("/a")).result(PATIENCE_S)
-    missing = commits.submit(lambda tx: namespace.delete(tx, parse_path("/x"), True, 1))
-    assert not missing.result(PATIENCE_S).done
-    assert log.stat().st_size == before
+    """The n-th such call fails, for each n until none does: what was told is there at the next start."""
+    for after in range(4):
+        path = tmp_path / str(after) / "metadata.sqlite"
+        path.parent.mkdir()
+        metadata = open_store(path, owner="root")
+        metadata.begin_epoch()
+        metadata._log.close()  # type: ignore[attr-defined]
+        metadata._log._at = metadata._log._size  # type: ignore[attr-defined]
+        left = [after]
+
+        def failing(*arguments: Any, true: Any, left: list[int] = left) -> Any:
+            left[0] -= 1
+            if left[0] == -1:
+                raise OSError(code, os.strerror(code))
+            return true(*arguments)
+
+        told: list[str] = []
+        with monkeypatch.context() as patched:
+            of: Any = Path if call == "rename" else os
+            true = getattr(of, call)
+            patched.setattr(of, call, lambda *arguments, true=true: failing(*arguments, true=true))
+            for name in "abc":
+                try:
+                    run_now(metadata, mkdirs(f"/{name}"))
+                    told.append(name)
+                except MetadataFull:
+                    assert code in (errno.ENOSPC, errno.EDQUOT) and call != "fdatasync"
+                    assert name not in names(metadata)
+                except MetadataFault:
+                    break
+        copy = tmp_path / f"copy-{after}" / "metadata.sqlite"
+        copy.parent.mkdir()
+        for file in path.parent.iterdir():
+            if not file.name.endswith((".lock", "-shm")):
+                (copy.parent / file.name).write_bytes(file.read_bytes())
+        metadata.close()
+        started = open_store(copy, owner="root")
+        # The one of which nothing is known may be there.
+        assert names(started)[: len(told)] == told and len(names(started)) <= len(told) + 1
+        started.close()
+
+
+_FULL = """
+import sys
+from pathlib import Path
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.log import segments
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.store import MetadataFull
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+
+segments.log_segment_bytes = 1 << 18
+metadata = open_store(Path(sys.argv[1]) / "metadata.sqlite", owner="root")
+metadata.begin_epoch()
+done = refused = 0
+for number in range(4000):
+    try:
+        path = parse_path(f"/{number:0200}")
+        run_now(metadata, lambda tx: namespace.mkdirs(tx, path, "ann", 0o755, 1))
+        done += 1
+    except MetadataFull:
+        refused += 1
+        if refused == 3:
+            break
+names = metadata.reader().names_after(1, "", 10000)
+print(done, refused, len(names))
+metadata.close()
+"""
+
+
+@pytest.mark.evidence("coordinator-disk-full")
+def test_a_real_disk_that_is_full_refuses_and_keeps_what_it_told(tmp_path: Path) -> None:
+    """A small file system in memory, in a mount namespace of its own; skipped where that is not allowed."""
+    script = tmp_path / "full.py"
+    script.write_text(_FULL)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    kept = tmp_path / "kept"
+    run = (
+        f"mount -t tmpfs -o size=3m none {disk} && {sys.executable} {script} {disk}; "
+        f"mkdir {kept} && cp {disk}/metadata.sqlite* {kept}"
+    )
+    made = subprocess.run(["unshare", "-rm", "sh", "-c", run], capture_output=True, text=True, timeout=120)
+    if "unshare" in made.stderr or "mount:" in made.stderr:
+        pytest.skip("no mount namespaces here")
+    done, refused, seen = map(int, made.stdout.split())
+    assert refused == 3 and done == seen and 100 < done < 4000
+    metadata = open_store(kept / "metadata.sqlite", owner="root")
+    assert len(metadata.reader().names_after(1, "", 10_000)) == done
+    metadata.close()
+
+
+# -- answers that wait -----------------------------------------------------------------------------------
+
+
+def test_answers_wait_for_what_another_request_has_changed(group: Group) -> None:
+    """A request that only looks is told nothing that a crash could take back."""
+
+    async def until_durable(number: int) -> None:
+        heard = asyncio.get_running_loop().create_future()
+        group.commits.wait_for(number, lambda outcome: heard.set_result(outcome))
+        if refusal := await heard:
+            raise refusal
+
+    async def look() -> list[str]:
+        return names(group.metadata)
+
+    async def main() -> None:
+        answers = DurableAnswers(group.metadata.rows, until_durable)
+        for fails in (None, LogFull("no room")):
+            group.log.fails = fails
+            path = "/full" if fails else "/a"
+            group.mkdirs(path)
+            watched = answers.watched()
+            assert path[1:] in await watched.run(look())
+            settled = asyncio.ensure_future(answers.settle(watched))
+            await asyncio.sleep(0)
+            assert not settled.done()
+            group.writing.turn()
+            if fails:
+                with pytest.raises(ServiceUnready):
+                    await settled
+            else:
+                await settled
+        watched = answers.watched()
+        assert await watched.run(look()) == ["a"]
+        assert watched.needed == 0, "all of that is durable"
+
+    asyncio.run(main())
+
+
+def test_writer_thread_writes_in_order_and_tells_on_the_loop(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        metadata = open_store(tmp_path / "metadata.sqlite", owner="root")
+        metadata.begin_epoch()
+        loop, main_thread = asyncio.get_running_loop(), threading.get_ident()
+        commits = GroupCommit(
+            metadata, pytest.fail, run=WriterThread(loop.call_soon_threadsafe), soon=loop.call_soon
+        )
+        told: list[str] = []
+        all_told = asyncio.Event()
+
+        def settled(path: str) -> Callable[[ServiceUnready | None], None]:
+            def tell(outcome: ServiceUnready | None) -> None:
+                assert outcome is None and threading.get_ident() == main_thread
+                told.append(path)
+                if len(told) == 60:
+                    all_told.set()
+
+            return tell
+
+        for number in range(60):
+            commits.submit(mkdirs(f"/{number:02}"), settled(f"{number:02}"))
+            await asyncio.sleep(0)
+        await asyncio.wait_for(all_told.wait(), 60)
+        commits.close()
+        assert commits.commits <= 60 and names(metadata) == told
+        metadata.close()
+        return told
+
+    assert asyncio.run(main()) == [f"{number:02}" for number in range(60)]

@@ -1,90 +1,57 @@
-"""SQLite's log beside the store: bounded while commits never pause, copied by who commits and by nobody else."""
+"""SQLite's own log beside the image: bounded while commits never pause, and copied by nobody but who writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator.metadata.group_commit import GroupCommit, run_now
+from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite import check as metadata_check
 from peacefs.coordinator.metadata.sqlite import file as metadata_file
-from peacefs.coordinator.metadata.sqlite import store as metadata_sqlite
+from peacefs.coordinator.metadata.sqlite import image, inline_image
 from peacefs.coordinator.metadata.sqlite.backup import copy
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.store import Metadata
-from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 
 _PAGE_BYTES = 4096
 _PAGES = 100
-_PATIENCE_S = 120.0
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "metadata.sqlite"
-
-
-@pytest.fixture
-def metadata(store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Metadata]:
-    """One whose log is short."""
-    monkeypatch.setattr(metadata_sqlite, "_CHECKPOINT_PAGES", _PAGES)
-    made = open_store(store, owner="root")
-    made.begin_epoch()
-    yield made
-    made.close()
-
-
-def mkdirs(path: str) -> Callable[[Transaction], bool]:
-    return lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, 1)
 
 
 def make(metadata: Metadata, count: int, under: str) -> None:
     for number in range(count):
-        run_now(metadata, mkdirs(f"{under}/{number}"))
-
-
-def log_bytes(store: Path) -> int:
-    return store.with_name(store.name + "-wal").stat().st_size
+        path = parse_path(f"{under}/{number}")
+        run_now(metadata, lambda tx, path=path: namespace.mkdirs(tx, path, "ann", 0o755, 1))  # type: ignore[misc]
 
 
 @pytest.mark.evidence("everything-is-bounded")
-def test_the_log_begins_anew_however_long_commits_follow_one_another_and_others_read(
-    metadata: Metadata, store: Path
+def test_log_of_sqlite_begins_anew_however_long_commits_follow_one_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = metadata.reader()
+    monkeypatch.setattr(image, "_CHECKPOINT_PAGES", _PAGES)
+    monkeypatch.setattr(inline_image.InlineImage.__init__, "__kwdefaults__", {"store": None, "waiting_max": 5})
+    store = tmp_path / "metadata.sqlite"
+    metadata = open_store(store, owner="root")
+    metadata.begin_epoch()
     for turn in range(10):
         make(metadata, 20, f"/{turn}")
-        with reader.view():
-            assert reader.count_children(reader.follow([f"{turn}"])[1].inode, "", 100) == 20
-        # One commit's own frames come on top.
-        assert log_bytes(store) < 2 * _PAGES * _PAGE_BYTES
+        # One transaction's own pages come on top.
+        assert store.with_name(store.name + "-wal").stat().st_size < 2 * _PAGES * _PAGE_BYTES
+    assert metadata.rows.changes_waiting <= 5
+    metadata.close()
 
 
-def test_a_log_that_a_long_view_has_kept_grows_no_further_when_that_has_ended(
-    metadata: Metadata, store: Path
-) -> None:
-    reader = metadata.reader()
-    with reader.view():
-        assert not reader.has_children(1)
-        make(metadata, 60, "/kept")
-        kept = log_bytes(store)
-        assert kept > 2 * _PAGES * _PAGE_BYTES
-    for turn in range(4):
-        make(metadata, 20, f"/{turn}")
-    # Eighty commits later; on top came those of the turn in which it could be copied whole again.
-    assert log_bytes(store) < kept + _PAGES * _PAGE_BYTES
-
-
-def test_nobody_but_who_commits_copies_the_log_into_the_store(metadata: Metadata, store: Path) -> None:
+def test_nobody_but_who_writes_the_image_copies_the_log_of_sqlite(tmp_path: Path) -> None:
+    store = tmp_path / "metadata.sqlite"
+    metadata = open_store(store, owner="root")
+    metadata.begin_epoch()
     make(metadata, 5, "/logged")
+    metadata.catch_up()
+    make(metadata, 5, "/behind")
     before = store.stat()
-    reader = metadata.reader()
-    assert reader.has_children(1)
-    reader.close()
+    assert metadata.reader().has_children(1)
     copy(store, store.with_name("copy"), lambda _done, _total: None)
     assert not metadata_check.check(store, lambda _name, _number, _of: None).problems
     assert metadata_file.fault_of_rows(store) is None
@@ -92,15 +59,4 @@ def test_nobody_but_who_commits_copies_the_log_into_the_store(metadata: Metadata
     assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns), (
         "a second connection has made a checkpoint: see decision 24"
     )
-
-
-def test_it_is_told_how_long_each_commit_took(metadata: Metadata) -> None:
-    told: list[float] = []
-    ticks = iter(range(100))
-    commits = GroupCommit(metadata, pytest.fail, clock=lambda: float(next(ticks)), on_taken=told.append)
-    try:
-        for name in ("/a", "/b"):
-            commits.submit(mkdirs(name)).result(_PATIENCE_S)
-    finally:
-        commits.close()
-    assert told == [1.0, 1.0]
+    metadata.close()

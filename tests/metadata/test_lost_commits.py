@@ -5,39 +5,26 @@ The images are what `kill -9` leaves: files of a store that is open, copied as t
 
 from __future__ import annotations
 
+import itertools
 import random
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.long_runs import often
 from support.waiting import wait_until
 
-from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.metadata.sqlite import commit_record, lost_commits
-from peacefs.coordinator.metadata.sqlite import store as metadata_sqlite
 from peacefs.coordinator.metadata.sqlite.backup import back_up, restore
 from peacefs.coordinator.metadata.sqlite.check import check
-from peacefs.coordinator.metadata.sqlite.log_scan import checksum, find_lost_tail
+from peacefs.coordinator.metadata.sqlite.log_scan import checksum
 from peacefs.coordinator.metadata.sqlite.store import open_store
-from peacefs.coordinator.metadata.store import Metadata, MetadataFault
-from peacefs.coordinator.namespace import operations as namespace
-from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import first_of_epoch
 
 from .conftest import Space
-from .store_images import (
-    FRAME_BYTES,
-    FRAME_HEAD_BYTES,
-    LOG_HEAD_BYTES,
-    flip,
-    frames,
-    image_of,
-    put,
-    with_log,
-)
+from .store_images import SEGMENT_HEAD_BYTES, entries, flip, image_of, log_of, put, segments, with_log
 
 _NAMES = 40
 
@@ -65,8 +52,16 @@ class Killed:
             space.create(f"/{number:02}", 10)
         self.image = image_of(store)
         metadata.close()
-        self.live_bytes = frames(self.image["-wal"])[-1][0] + FRAME_BYTES
-        self.before_bytes = frames(self.before_the_last["-wal"])[-1][0] + FRAME_BYTES
+        self.log = log_of(self.image)
+        self.entries = entries(self.log)
+        self.live_bytes = self.entries[-1][1]
+        self.before_bytes = self.entries[-2][1]
+        #: All bits but those of the padding behind entries, which say nothing.
+        self.bits = [
+            bit
+            for begin, end in [(0, SEGMENT_HEAD_BYTES - 24), *self.entries]
+            for bit in range(8 * begin, 8 * (end - 7))
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -95,31 +90,44 @@ def test_commits_are_all_there_after_a_kill(killed: Killed, tmp_path: Path) -> N
 @pytest.mark.evidence("commits-lost")
 def test_commits_lost_to_one_flipped_bit_are_missed(killed: Killed, tmp_path: Path) -> None:
     randomly = random.Random(20261122)
-    for bit in randomly.sample(range(8 * killed.live_bytes), often(18, 36)):
-        store = put(with_log(killed.image, flip(killed.image["-wal"], bit)), tmp_path / "store")
-        assert "was acknowledged on 20" in assert_refused(store), bit
+    for bit in randomly.sample(killed.bits, often(18, 36)):
+        store = put(with_log(killed.image, flip(killed.log, bit)), tmp_path / "store")
+        assert_refused(store)
 
 
 @pytest.mark.evidence("commits-lost")
 def test_commits_lost_with_the_last_one_damaged_are_missed(killed: Killed, tmp_path: Path) -> None:
     """It looks like a commit that a power cut has cut short; the record knows that it was acknowledged."""
     randomly = random.Random(20261126)
-    for bit in randomly.sample(range(8 * killed.before_bytes, 8 * killed.live_bytes), 12):
-        store = put(with_log(killed.image, flip(killed.image["-wal"], bit)), tmp_path / "store")
+    for bit in randomly.sample(range(8 * killed.before_bytes, 8 * (killed.live_bytes - 7)), 12):
+        store = put(with_log(killed.image, flip(killed.log, bit)), tmp_path / "store")
         assert "was acknowledged on 20" in assert_refused(store), bit
 
 
 @pytest.mark.evidence("commits-lost")
 def test_commits_lost_to_a_log_that_was_cut_are_missed(killed: Killed, tmp_path: Path) -> None:
     randomly = random.Random(20261123)
-    for length in (0, 10, *randomly.sample(range(killed.live_bytes), 22), killed.live_bytes - 1):
-        assert_refused(put(with_log(killed.image, killed.image["-wal"][:length]), tmp_path / "store"))
+    for length in (0, 10, *randomly.sample(range(killed.live_bytes), 12), killed.live_bytes - 8):
+        assert_refused(put(with_log(killed.image, killed.log[:length]), tmp_path / "store"))
+
+
+@pytest.mark.evidence("commits-lost")
+@pytest.mark.parametrize("which", ["first", "middle", "last"])
+def test_commits_lost_with_a_page_of_zeroes_are_missed(killed: Killed, tmp_path: Path, which: str) -> None:
+    at = {
+        "first": 0,
+        "middle": killed.live_bytes // 2 // 4096 * 4096,
+        "last": killed.entries[-1][0] // 4096 * 4096,
+    }[which]
+    store = put(
+        with_log(killed.image, killed.log[:at] + bytes(4096) + killed.log[at + 4096 :]), tmp_path / "store"
+    )
+    assert_refused(store)
 
 
 @pytest.mark.evidence("commits-lost")
 def test_commits_lost_with_the_whole_log_are_missed(killed: Killed, tmp_path: Path) -> None:
-    without = {part: content for part, content in killed.image.items() if part != "-wal"}
-    assert_refused(put(without, tmp_path / "store"))
+    assert_refused(put(with_log(killed.image, None), tmp_path / "store"))
 
 
 @pytest.mark.evidence("commits-lost")
@@ -128,22 +136,88 @@ def test_commits_lost_with_an_older_store_put_back_by_hand_are_missed(killed: Ki
     assert_refused(put(older, tmp_path / "store"))
 
 
+class Long:
+    """A store killed with its commits in several segments, of which the image has none."""
+
+    def __init__(self, directory: Path, names: str) -> None:
+        directory.mkdir()
+        store = directory / "metadata.sqlite"
+        metadata = open_store(store, owner="root")
+        metadata.begin_epoch()
+        space = Space(metadata)
+        for name in names:
+            space.mkdirs(f"/{name * 40}")
+        self.image = image_of(store)
+        self.cluster_id = metadata.cluster_id
+        metadata.close()
+
+
+@pytest.mark.evidence("commits-lost")
+def test_commits_lost_with_a_segment_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("peacefs.coordinator.metadata.log.segments.log_segment_bytes", 700)
+    long = Long(tmp_path / "long", "abcdefghijkl")
+    parts = segments(long.image)
+    assert len(parts) > 2
+    assert len(names(put(long.image, tmp_path / "store"))) == 12
+    for missing in parts:
+        image = {part: content for part, content in long.image.items() if part != missing}
+        assert_refused(put(image, tmp_path / "store"))
+    for one, other in itertools.combinations(parts, 2):
+        image = {**long.image, one: long.image[other], other: long.image[one]}
+        assert_refused(put(image, tmp_path / "store"))
+
+
+@pytest.mark.evidence("commits-lost")
+def test_commits_of_another_past_are_not_taken_for_those_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same store went two ways from a copy of it: a segment of one is put among those of the other."""
+    monkeypatch.setattr("peacefs.coordinator.metadata.log.segments.log_segment_bytes", 700)
+    first = Long(tmp_path / "first", "")
+    ways = []
+    for way in ("abcdefgh", "pqrstuvw"):
+        store = put(first.image, tmp_path / way)
+        metadata = open_store(store, owner="root")
+        metadata.begin_epoch()
+        space = Space(metadata)
+        for name in way:
+            space.mkdirs(f"/{name * 40}")
+        ways.append(image_of(store))
+        metadata.close()
+    for part in segments(ways[0])[2:]:
+        assert part in ways[1]
+        assert_refused(put({**ways[0], part: ways[1][part]}, tmp_path / "store"))
+
+
 @pytest.mark.evidence("commits-lost")
 def test_commits_of_a_power_cut_that_nobody_heard_of_are_not_missed(killed: Killed, tmp_path: Path) -> None:
     """The last commit was cut short: its record had not been written, and what was of it came in any order."""
-    whole, randomly = killed.image["-wal"], random.Random(20261124)
-    last = [at for at, _ in frames(whole) if at >= killed.before_bytes]
-    assert len(last) > 2
+    begin, end = killed.entries[-1]
+    randomly = random.Random(20261124)
     torn = [
-        whole[:length] for length in randomly.sample(range(killed.before_bytes, killed.live_bytes), often(8, 24))
+        killed.log[:length].ljust(len(killed.log), bytes(1))
+        for length in (begin, begin + 8, *randomly.sample(range(begin, end - 8), often(8, 24)))
     ]
-    for at in last:
-        # A page of it did not reach the disk, and all others did; or only a part of the page.
-        torn.append(whole[:at] + bytes(FRAME_BYTES) + whole[at + FRAME_BYTES :])
-        torn.append(whole[: at + 1024] + bytes(512) + whole[at + 1536 :])
+    torn += [killed.log[:at] + bytes(16) + killed.log[at + 16 :] for at in range(begin, end - 16, 48)]
     for log in torn:
-        store = put({**killed.image, "-wal": log, ".commits": killed.before_the_last[".commits"]}, tmp_path / "s")
+        store = put(
+            {**with_log(killed.image, log), ".commits": killed.before_the_last[".commits"]}, tmp_path / "s"
+        )
         assert names(store) >= {f"{number:02}" for number in range(_NAMES - 1)}
+        # Once more, with what was written behind it.
+        assert names(store) >= {f"{number:02}" for number in range(_NAMES - 1)}
+
+
+def test_commits_go_on_behind_one_that_was_torn(killed: Killed, tmp_path: Path) -> None:
+    begin, _ = killed.entries[-1]
+    log = killed.log[: begin + 40].ljust(len(killed.log), bytes(1))
+    store = put({**with_log(killed.image, log), ".commits": killed.before_the_last[".commits"]}, tmp_path / "s")
+    metadata = open_store(store, owner="root")
+    metadata.begin_epoch()
+    Space(metadata).create("/behind", 10)
+    image = image_of(store)
+    metadata.close()
+    assert names(put(image, tmp_path / "again")) == {f"{number:02}" for number in range(_NAMES - 1)} | {"behind"}
 
 
 def test_commits_that_the_record_does_not_name_yet_are_kept(killed: Killed, tmp_path: Path) -> None:
@@ -153,35 +227,14 @@ def test_commits_that_the_record_does_not_name_yet_are_kept(killed: Killed, tmp_
 
 
 @pytest.mark.evidence("commits-lost")
-def test_commits_behind_a_damaged_frame_are_missed_without_a_record(killed: Killed, tmp_path: Path) -> None:
-    """As an earlier version has left it: the log itself shows sound commits behind the damage."""
+def test_commits_behind_a_damaged_entry_are_missed_without_a_record(killed: Killed, tmp_path: Path) -> None:
+    """The log itself shows sound entries behind the damage."""
     randomly = random.Random(20261125)
     image = {part: content for part, content in killed.image.items() if part != ".commits"}
-    for bit in randomly.sample(
-        range(8 * LOG_HEAD_BYTES, 8 * killed.before_bytes - 8 * FRAME_BYTES), often(12, 24)
-    ):
-        store = put(with_log(image, flip(image["-wal"], bit)), tmp_path / "store")
-        if find_lost_tail(store.with_name("metadata.sqlite-wal")) is None:
-            # The mark of a commit itself was hit, and the next shows that no more; or the one before the last was.
-            at = (bit // 8 - LOG_HEAD_BYTES) % FRAME_BYTES
-            assert at < FRAME_HEAD_BYTES or bit // 8 > killed.before_bytes - 8 * FRAME_BYTES, bit
-            continue
-        assert "behind the damage" in assert_refused(store), bit
-
-
-def test_log_of_a_whole_store_shows_no_damage(killed: Killed, tmp_path: Path) -> None:
-    for image in (killed.image, killed.before_the_last):
-        store = put(image, tmp_path / "store")
-        assert find_lost_tail(store.with_name("metadata.sqlite-wal")) is None
-    # Frames of the round before lie behind those of this one.
-    metadata = open_store(put(killed.image, tmp_path / "store"), owner="root")
-    metadata.begin_epoch()
-    metadata.tend(idle=True)
-    Space(metadata).create("/of-the-next-round", 10)
-    log = image_of(tmp_path / "store" / "metadata.sqlite")["-wal"]
-    assert len(frames(log)) * FRAME_BYTES < len(log) - 10 * FRAME_BYTES
-    assert find_lost_tail(tmp_path / "store" / "metadata.sqlite-wal") is None
-    metadata.close()
+    before_the_last = [bit for bit in killed.bits if bit < 8 * killed.before_bytes]
+    for bit in randomly.sample(before_the_last, often(12, 24)):
+        store = put(with_log(image, flip(killed.log, bit)), tmp_path / "store")
+        assert "its log is damaged" in assert_refused(store), bit
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
@@ -196,7 +249,7 @@ def test_checksum_is_that_of_sqlite(order: str, length: int) -> None:
 
 
 def test_record_with_one_damaged_slot_still_shows_the_loss(killed: Killed, tmp_path: Path) -> None:
-    cut = with_log(killed.image, killed.image["-wal"][: killed.live_bytes // 2])
+    cut = with_log(killed.image, killed.log[: killed.live_bytes // 2])
     for slot in (0, 1):
         store = put({**cut, ".commits": flip(cut[".commits"], 8 * (4096 * slot + 20))}, tmp_path / "store")
         assert_refused(store)
@@ -216,7 +269,7 @@ def test_record_of_another_cluster_says_nothing(killed: Killed, tmp_path: Path) 
     store = put({**killed.image, ".commits": other.image[".commits"]}, tmp_path / "store")
     assert len(names(store)) == _NAMES
     # It is this one's from then on.
-    cut = {**killed.image, ".commits": image_of(store)[".commits"], "-wal": b""}
+    cut = with_log({**killed.image, ".commits": image_of(store)[".commits"]}, None)
     assert_refused(put(cut, tmp_path / "store"))
 
 
@@ -238,10 +291,10 @@ def test_record_names_changes_of_the_epoch_and_the_floor_too(tmp_path: Path) -> 
 
 @pytest.mark.evidence("commits-lost")
 def test_loss_that_is_accepted_keeps_the_floor_and_repeats_no_number(killed: Killed, tmp_path: Path) -> None:
-    damaged = flip(killed.image["-wal"], 8 * (killed.live_bytes // 2))
+    damaged = flip(killed.log, 8 * (killed.live_bytes // 2))
     store = put(with_log(killed.image, damaged), tmp_path / "store")
     accepted = lost_commits.accept(store, random.Random(1))
-    assert accepted is not None and "was acknowledged" in accepted.loss
+    assert accepted is not None and "shows that it was acknowledged" in accepted.loss
     assert accepted.log is not None and accepted.log.read_bytes() == damaged
     metadata = open_store(store, owner="root")
     space = Space(metadata)
@@ -261,7 +314,7 @@ def test_loss_is_mended_by_a_backup_whose_numbers_are_above_those_that_were_lost
 ) -> None:
     whole = put(killed.before_the_last, tmp_path / "whole")
     back_up(whole, tmp_path / "backup", lambda *_: None)
-    store = put(with_log(killed.image, b""), tmp_path / "store")
+    store = put(with_log(killed.image, None), tmp_path / "store")
     made = restore(tmp_path / "backup", store, lambda *_: None, random.Random(1), replace=True)
     assert made.epoch > killed.epoch
     assert len(names(store)) == _NAMES - 1
@@ -270,7 +323,7 @@ def test_loss_is_mended_by_a_backup_whose_numbers_are_above_those_that_were_lost
 
 
 def test_check_and_backup_say_that_commits_are_missing(killed: Killed, tmp_path: Path) -> None:
-    store = put(with_log(killed.image, b""), tmp_path / "store")
+    store = put(with_log(killed.image, None), tmp_path / "store")
     (problem,) = check(store, lambda *_: None).problems
     assert problem.name == "all that was acknowledged is there" and "was acknowledged on" in problem.examples[0]
     with pytest.raises(StartupError, match="has lost changes"):
@@ -281,72 +334,54 @@ def test_check_and_backup_say_that_commits_are_missing(killed: Killed, tmp_path:
 # -- how long the log alone holds commits ------------------------------------------------------------
 
 
-@pytest.fixture
-def metadata(tmp_path: Path) -> Iterator[Metadata]:
-    (tmp_path / "live").mkdir()
-    made = open_store(tmp_path / "live" / "metadata.sqlite", owner="root")
-    made.begin_epoch()
-    yield made
-    made.close()
-
-
-def mkdirs(commits: GroupCommit, path: str) -> None:
-    commits.submit(lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, 1)).result(20.0)
-
-
-def is_in_the_store_without_its_log(tmp_path: Path, name: str) -> bool:
-    image = image_of(tmp_path / "live" / "metadata.sqlite")
-    try:
-        return name in names(put({"": image[""]}, tmp_path / "looked-at"))
-    except StartupError:
-        # The store was being written while it was read.
-        return False
-
-
-def test_log_of_an_idle_coordinator_is_copied_into_the_store(metadata: Metadata, tmp_path: Path) -> None:
-    faults: list[MetadataFault] = []
-    commits = GroupCommit(metadata, faults.append)
-    try:
-        for name in ("first", "second"):
-            mkdirs(commits, f"/{name}")
-            wait_until(lambda name=name: is_in_the_store_without_its_log(tmp_path, name), "the log is copied")  # type: ignore[misc]
-    finally:
-        commits.close()
-    assert faults == []
-
-
-def test_log_of_a_coordinator_that_never_pauses_is_copied_after_a_while(
-    metadata: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("has_process", [False, True], ids=["thread", "process"])
+def test_log_of_an_idle_coordinator_is_brought_to_the_image_and_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_process: bool
 ) -> None:
-    """Nobody waits for long enough that it would count as idle."""
-    monkeypatch.setattr(metadata_sqlite, "metadata_log_age_max_s", 0.2)
-    ticks = iter(range(10**6))
-    commits = GroupCommit(metadata, pytest.fail)
-    try:
-        mkdirs(commits, "/first")
-
-        def seen() -> bool:
-            mkdirs(commits, f"/next-{next(ticks)}")
-            return is_in_the_store_without_its_log(tmp_path, "first")
-
-        wait_until(seen, "the log is copied")
-    finally:
-        commits.close()
-
-
-def test_log_that_was_deleted_from_a_store_that_is_open_costs_no_commit_and_stops_it(tmp_path: Path) -> None:
+    monkeypatch.setattr("peacefs.coordinator.metadata.log.segments.log_segment_bytes", 3000)
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.process_image.image_entries_behind_max", 5)
     (tmp_path / "live").mkdir()
     store = tmp_path / "live" / "metadata.sqlite"
-    metadata = open_store(store, owner="root")
+    metadata = open_store(store, owner="root", has_process=has_process)
     metadata.begin_epoch()
-    space = Space(metadata)
-    for number in range(20):
-        space.create(f"/{number:02}", 10)
-    store.with_name("metadata.sqlite-wal").unlink()
-    with pytest.raises(MetadataFault, match="moved, deleted or replaced"):
+    space = Space.__new__(Space)
+    space.metadata, space.now_ms = metadata, 0  # type: ignore[assignment]
+    for number in range(40):
+        space.mkdirs(f"/{number:02}")
+    assert len(segments(image_of(store))) > 2
+
+    def is_dropped() -> bool:
         metadata.tend(idle=True)
-    with pytest.raises(MetadataFault):
-        space.create("/late", 10)
-    # As the process that stops at once leaves it.
-    assert len(names(put(image_of(store), tmp_path / "left"))) == 20
+        return len(segments(image_of(store))) == 1
+
+    wait_until(is_dropped, "the image has all")
+    assert not any(metadata.rows.changed) and metadata.rows.changes_waiting == 0
+    without = {part: content for part, content in image_of(store).items() if not part.startswith(".log-")}
+    assert len(names(put(without, tmp_path / "image-alone"))) == 40
     metadata.close()
+
+
+@pytest.mark.parametrize("put_back", [False, True], ids=["deleted", "replaced by a copy"])
+def test_log_that_was_deleted_from_a_store_that_is_open_stops_it_before_the_next_answer(
+    tmp_path: Path, put_back: bool
+) -> None:
+    for is_idle in (False, True):
+        directory = tmp_path / str(is_idle)
+        directory.mkdir()
+        store = directory / "metadata.sqlite"
+        metadata = open_store(store, owner="root")
+        metadata.begin_epoch()
+        space = Space(metadata)
+        space.create("/before", 10)
+        (part,) = segments(image_of(store))
+        segment = store.with_name(store.name + part)
+        content = segment.read_bytes()
+        segment.unlink()
+        if put_back:
+            segment.write_bytes(content)
+        if is_idle:
+            with pytest.raises(MetadataFault, match="moved, deleted or replaced"):
+                metadata.tend(idle=True)
+        with pytest.raises(MetadataFault):
+            space.create("/late", 10)
+        metadata.close()

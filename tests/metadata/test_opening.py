@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import epoch_of
 
 from .conftest import Space
+from .store_images import image_of
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def copy_as_killed(path: Path, target: Path) -> Path:
     metadata.begin_epoch()
     Space(metadata).create("/in/the/log", 10)
     target.mkdir()
-    for name in (path.name, path.name + "-wal"):
-        shutil.copy(path.with_name(name), target / name)
+    for part, content in image_of(path).items():
+        (target / (path.name + part)).write_bytes(content)
     metadata.close()
     return target / path.name
 
@@ -49,7 +49,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {
         file.name: file.read_bytes()
         for file in directory.iterdir()
-        if not file.name.endswith((".lock", "-shm")) and file.stat().st_size
+        if not file.name.endswith((".lock", "-shm", "-wal.sums")) and file.stat().st_size
     }
 
 
@@ -62,7 +62,7 @@ def test_a_store_is_made_once_and_found_again(path: Path) -> None:
     assert space.status("/").owner == "root"
     again.close()
     endings = sorted(file.name.removeprefix(path.name) for file in path.parent.iterdir())
-    assert endings == ["", ".commits", ".lock", ".sums"]
+    assert endings == ["", "-wal.sums", ".commits", ".lock", ".log-0000000000000001", ".sums"]
 
 
 def test_two_stores_are_two_clusters(tmp_path: Path) -> None:
@@ -86,7 +86,8 @@ def test_a_directory_that_is_not_there_is_not_made(path: Path) -> None:
 def test_remains_of_an_interrupted_creation_are_cleared_away(path: Path) -> None:
     path.with_name("metadata.sqlite.new").write_bytes(b"half a store")
     fill(path, 1)
-    assert sorted(contents(path.parent)) == ["metadata.sqlite", "metadata.sqlite.commits", "metadata.sqlite.sums"]
+    parts = {name.removeprefix("metadata.sqlite") for name in contents(path.parent)}
+    assert parts == {"", ".commits", ".log-0000000000000001", ".sums"}
 
 
 def overwrite_with_text(path: Path) -> None:
@@ -140,8 +141,9 @@ def make_it_of_the_future(path: Path) -> None:
 
 
 def lose_all_but_the_log(path: Path) -> None:
-    path.with_name(path.name + "-wal").write_bytes(b"commits")
-    path.unlink()
+    for file in path.parent.iterdir():
+        if ".log-" not in file.name:
+            file.unlink()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,6 @@ def test_commits_in_the_log_are_kept_when_the_file_is_refused(
         data = bytearray(killed.read_bytes())
         data[63] = len(MIGRATIONS) + 1
         killed.write_bytes(data)
-        killed.with_name(killed.name + "-wal").write_bytes(b"")
     else:
         damage(killed)
     before = contents(killed.parent)
@@ -225,6 +226,8 @@ def test_numbers_of_inodes_begin_with_the_epoch_so_that_a_restored_backup_repeat
     space.create("/lost")
     lost = space.status("/lost").inode
     metadata.close()
+    for name in contents(path.parent):
+        (path.parent / name).unlink()
     for name, content in backup.items():
         (path.parent / name).write_bytes(content)
     metadata = open_store(path, owner="root")

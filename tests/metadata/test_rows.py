@@ -1,6 +1,6 @@
-"""Rows in memory against a plain dictionary: whatever is forgotten, undone or already in the image, reads agree.
+"""Rows in memory against a plain dictionary: whatever is forgotten, undone or in the image by now, reads agree.
 
-Also that nothing is told too early: a read that would be another one if entries were lost says on which it depends.
+Also that nothing is told too early: a read that would be another if entries were lost says on which it depends.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def test_lock_goes_with_the_database_when_that_is_linked_elsewhere(first: First,
     first.assert_goes_on()
 
 
-@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", ".log-0000000000000001"])
 @pytest.mark.parametrize("put_back", [False, True], ids=["deleted", "replaced by a copy"])
 def test_lock_is_of_no_use_to_an_owner_whose_files_are_taken_away(
     first: First, ending: str, put_back: bool

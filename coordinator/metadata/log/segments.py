@@ -37,6 +37,10 @@ class LogFull(Exception):
     """There is no room on the disk for another segment: nothing was written."""
 
 
+class LogMoved(Exception):
+    """The segment that is written to lies elsewhere than its path says."""
+
+
 class LogDamaged(Exception):
     """Entries that were acknowledged cannot be read."""
 
@@ -61,6 +65,7 @@ class SegmentLog:
         self._size = 0
         #: The segment that is written to, and where its first entry lies.
         self.path: Path | None = None
+        self._status: os.stat_result | None = None
 
     @property
     def last(self) -> Position:
@@ -112,6 +117,18 @@ class SegmentLog:
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._at, self._size, self.path = descriptor, _FIRST_AT, size, path
+        self._status = os.fstat(descriptor)
+
+    def check(self) -> None:
+        """Raise LogMoved if what was appended last does not lie where its path leads."""
+        if self.path is None or self._status is None:
+            return
+        try:
+            is_there = os.path.samestat(os.stat(self.path), self._status)  # noqa: PTH116
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise LogMoved(f"{self.path} was moved, deleted or replaced while this coordinator had it open")
 
     def drop_before(self, number: int, kept_bytes: int = 0) -> None:
         """Delete segments whose entries all lie before `number`, but for the last ones of so many bytes together.
@@ -161,7 +178,7 @@ def read_entries(store: Path, cluster_id: str, after: Position) -> Iterator[LogE
             continue
         if first > last.number + 1:
             raise LogDamaged(f"{path} begins with entry {first}, and entry {last.number + 1} is nowhere")
-        for entry in _entries_of(path, first, cluster_id):
+        for entry in _entries_of(path, first, cluster_id, last):
             if entry.number == last.number and entry.chain != last.chain:
                 raise LogDamaged(f"entry {entry.number} of {path} is not the one that the store has")
             if entry.number > last.number:
@@ -171,7 +188,14 @@ def read_entries(store: Path, cluster_id: str, after: Position) -> Iterator[LogE
             raise LogDamaged(f"{path} ends with entry {last.number}, and entry {following} follows elsewhere")
 
 
-def _entries_of(path: Path, first: int, cluster_id: str) -> Iterator[LogEntry]:
+def sync_entries(store: Path) -> None:
+    """Make durable what was read: after a kill the last entry may be in memory alone. Raises OSError."""
+    for _, path in list_segments(store)[-2:]:
+        with path.open("rb") as segment:
+            os.fsync(segment.fileno())
+
+
+def _entries_of(path: Path, first: int, cluster_id: str, last: Position) -> Iterator[LogEntry]:
     try:
         data = memoryview(path.read_bytes())
     except OSError as error:
@@ -181,6 +205,8 @@ def _entries_of(path: Path, first: int, cluster_id: str) -> Iterator[LogEntry]:
         raise LogDamaged(f"{path} does not begin as a segment of the log does")
     if head[1] != _identity(cluster_id):
         raise StartupError(f"{path} is of the metadata of another cluster. Nothing was changed; move it away")
+    if first == last.number + 1 and head[3] != last.chain:
+        raise LogDamaged(f"{path} does not follow entry {last.number}")
     number, chain, at = first, head[3], _FIRST_AT
     while (entry := unpack(data, at, number, chain)) is not None:
         yield entry

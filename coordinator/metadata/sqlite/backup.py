@@ -98,8 +98,9 @@ def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = Fals
                     progress((pages - copying.remaining) * page_bytes, pages * page_bytes)
                     if copying.remaining:
                         time.sleep(backup_pause_s)
-            source.execute("COMMIT")
+            # The view keeps the image from being synced, and so the log that it lacks from being dropped.
             apply_log(store, sink)
+            source.execute("COMMIT")
         _alter(target, [] if is_exact else _HELD_FLOOR)
     except (apsw.Error, DamagedPage, LogDamaged) as error:
         raise PeacefsError(f"cannot copy the metadata to {target}: {error}") from None

@@ -46,6 +46,10 @@ class DamagedPage(ServiceUnready):
     """A page that was read is not what was written. A coordinator that meets one stops."""
 
 
+class StoresDiffer(DamagedPage):
+    """The rows of this store are not the leader's."""
+
+
 #: For each store in which this process met a damaged page: the first one, in words.
 damage_met: dict[Path, str] = {}
 
@@ -86,6 +90,12 @@ def is_fault_of_the_store(error: BaseException) -> bool:
 def is_want_of_room(error: BaseException) -> bool:
     """Return whether the disk was full. SQLite reports failed syncs and exhausted quotas by other codes."""
     return isinstance(error, apsw.FullError)
+
+
+def damage_of(store: Path) -> DamagedPage | None:
+    """Return what was raised in this process when it met a damaged page of a store."""
+    what = damage_met.get(store.absolute())
+    return None if what is None else DamagedPage(f"the metadata is damaged: {what}")
 
 
 class _ReadOnly(apsw.Connection):

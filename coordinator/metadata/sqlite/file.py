@@ -15,6 +15,7 @@ from pathlib import Path
 
 import apsw
 
+from peacefs.coordinator.metadata.log.segments import list_segments
 from peacefs.coordinator.metadata.model import ROOT
 from peacefs.coordinator.metadata.tables import LIVE
 from peacefs.protocol.errors import StartupError
@@ -40,7 +41,8 @@ _ADVICE_ON_BACKUP = "Nothing was changed. A backup is a file that `peacefs metad
 def create(path: Path, owner: str) -> None:
     """Makes a new store with an empty root directory; a crash leaves either the whole of it or none."""
     write_ahead = path.with_name(path.name + "-wal")
-    for left in (write_ahead, commit_record.path_of(path), page_sums.path_of(path)):
+    segments = [segment for _, segment in list_segments(path)]
+    for left in (*segments, write_ahead, commit_record.path_of(path), page_sums.path_of(path)):
         if left.exists():
             raise StartupError(f"{left} is there but {path} is not: the metadata was lost. {_ADVICE}")
     if restoring(path).exists():

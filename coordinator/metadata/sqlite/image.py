@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import apsw
 
 from peacefs.coordinator.metadata.log.entry import Content
-from peacefs.coordinator.metadata.tables import LIVE, TABLES, Row, Table
+from peacefs.coordinator.metadata.tables import LIVE, META, TABLES, Row, Table
 
-from .connections import connect
-from .row_digest import DIGEST_KEY, RowDigest
+from .connections import StoresDiffer, connect
+from .row_digest import DIGEST_BYTES, DIGEST_KEY, RowDigest
 
 _CACHE_KIB = 64 * 1024
 # 16 MiB of SQLite's own log. The rarer it is copied, the more writes of one page become one.
 _CHECKPOINT_PAGES = 4096
+
+
+# A store with a journal remembers its digest after every so many entries of it; this many of the last.
+digest_interval_entries: Final = 1000
+digests_remembered_max: Final = 8
+_DIGEST_ENTRY_BYTES = 8 + DIGEST_BYTES
 
 
 class ImagePosition(NamedTuple):
@@ -112,10 +118,22 @@ class ImageWriter:
         return self._number
 
     def apply(self, entries: Iterable[tuple[int, int, Content]]) -> None:
-        """Make the changes of entries, given with their numbers and chains, in one transaction.
+        """Make the changes of entries, given with their numbers and chains, in as few transactions as may be.
 
-        It is durable when this returns. Raises apsw.Error, DamagedPage, and has changed nothing.
+        Raises apsw.Error, DamagedPage, and has changed nothing that `number` does not say.
         """
+        together = []
+        for entry in entries:
+            if entry[0] <= self._number:
+                continue
+            together.append(entry)
+            journal_number = _journal_number(entry[2])
+            if journal_number is not None and journal_number % digest_interval_entries == 0:
+                self._apply(together, journal_number)
+                together = []
+        self._apply(together)
+
+    def _apply(self, entries: Iterable[tuple[int, int, Content]], remembered: int | None = None) -> None:
         last: dict[tuple[int, Row], Row | None] = {}
         number = chain = 0
         for entry in entries:
@@ -142,6 +160,10 @@ class ImageWriter:
             execute(set_meta, (number, "log_number"))
             execute(set_meta, (chain.to_bytes(8, "big"), "log_chain"))
             execute(set_meta, (self._digest.packed(), DIGEST_KEY))
+            if remembered is not None:
+                self._remember_digest(remembered)
+            if said := last.get((META, ("leader_digest",))):
+                self._compare_digest(said[1])
             execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
@@ -149,6 +171,25 @@ class ImageWriter:
             self._digest.value = digest
             raise
         self._number = number
+
+    def _remember_digest(self, journal_number: int) -> None:
+        found = self.connection.execute("SELECT value FROM meta WHERE key = 'digests_at'").get or b""
+        digests = journal_number.to_bytes(8, "big") + self._digest.packed() + found
+        kept = digests[: digests_remembered_max * _DIGEST_ENTRY_BYTES]
+        self.connection.execute("INSERT OR REPLACE INTO meta VALUES ('digests_at', ?)", (kept,))
+
+    def _compare_digest(self, said: bytes) -> None:
+        """Compare what a leader says of its rows with what is remembered of those here."""
+        found = self.connection.execute("SELECT value FROM meta WHERE key = 'digests_at'").get or b""
+        for at in range(0, len(found), _DIGEST_ENTRY_BYTES):
+            ours = found[at : at + _DIGEST_ENTRY_BYTES]
+            if ours[:8] == said[:8] and ours != said:
+                number = int.from_bytes(said[:8], "big")
+                raise StoresDiffer(
+                    f"after entry {number} of the journal the metadata here is not what the leader has. Run "
+                    "`peacefs metadata check` on both. If this store is the damaged one, move its directory away "
+                    "and start: it is copied from the leader. If the leader's is, stop the leader first"
+                )
 
     def copy_log(self) -> bool:
         """Copy SQLite's log into its file and sync that. Return whether all of it was. Raises apsw.Error."""
@@ -169,6 +210,14 @@ class ImageWriter:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def _journal_number(content: Content) -> int | None:
+    """Return the number of an entry in the journal, which is among the last of its changes."""
+    for table, row in reversed(content.changes):
+        if table == META and row[0] == "journal_number":
+            return row[1]  # type: ignore[no-any-return]
+    return None
 
 
 @lru_cache(maxsize=64)

@@ -118,7 +118,7 @@ class ImageProcess:
     def _look(self) -> None:
         found = self._scrub.look(image_scrub_pages, is_log_copied=self._synced == self._writer.number)
         if found is not None:
-            raise DamagedPage(f"page {found} is not what was written")
+            raise DamagedPage(f"the metadata is damaged: page {found} is not what was written")
 
     def _say(self, word: bytes, number: int) -> None:
         os.write(1, SAID.pack(word, number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import apsw
@@ -12,7 +13,7 @@ import apsw
 from peacefs.coordinator.metadata.image_port import ImageKeeper
 from peacefs.coordinator.metadata.log.entry import Content
 
-from .connections import DamagedPage, is_fault_of_the_store, is_want_of_room
+from .connections import DamagedPage, damage_of, is_fault_of_the_store, is_want_of_room
 from .image import ImageWriter
 from .page_sums import PageScrub
 from .statement_entries import apply_statements
@@ -29,8 +30,11 @@ class InlineImage(ImageKeeper):
         writer: ImageWriter,
         scrub: PageScrub | None = None,
         *,
+        store: Path | None = None,
         waiting_max: int = image_entries_waiting_max,
     ) -> None:
+        """`store` is where the image lies, None for in memory."""
+        self._store = store
         self.writer = writer
         self._scrub = scrub
         self._waiting_max = waiting_max
@@ -73,6 +77,10 @@ class InlineImage(ImageKeeper):
         return self.writer.connection
 
     def tend(self, *, idle: bool) -> int | None:
+        if self._store is not None:
+            self.fault = self.fault or damage_of(self._store)
+        if self.fault is not None:
+            raise self.fault
         if not idle or (not self._waiting and self._synced == self.writer.number):
             return None
         self._apply_if_there_is_room()
@@ -88,7 +96,11 @@ class InlineImage(ImageKeeper):
             found = self._scrub.look(pages, is_log_copied=self._synced == self.writer.number)
         except OSError as error:
             return error
-        return None if found is None else DamagedPage(f"page {found} is not what was written")
+        return (
+            None
+            if found is None
+            else DamagedPage(f"the metadata is damaged: page {found} is not what was written")
+        )
 
     def apply_statements(self, content: bytes, journal_number: int, chunks: set[int], tables: set[str]) -> None:
         self.catch_up()

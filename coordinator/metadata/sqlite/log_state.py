@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import apsw
 
-from peacefs.coordinator.metadata.log.entry import decode_content
+from peacefs.coordinator.metadata.log.entry import Content, decode_content
 from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, read_entries
 from peacefs.coordinator.metadata.tables import META
 
@@ -16,7 +16,7 @@ from .connections import connect_read_only
 from .image import ImageReader, ImageWriter
 from .schema import IMAGE_SCHEMA, schema_version
 
-#: A coordinator drops segments that its image has; whoever reads beside it looks again then.
+#: A coordinator drops segments that its image has, and writes while others read: who reads beside it looks again.
 _LOOKS = 5
 
 
@@ -65,12 +65,16 @@ def apply_log(store: Path, connection: apsw.Connection, *, to_damage: bool = Fal
     if schema_version(connection) < IMAGE_SCHEMA:
         return
     writer = ImageWriter(connection)
-    entries = []
+    entries: list[tuple[int, int, Content]] = []
     cluster_id: str = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
-    try:
-        for entry in read_entries(store, cluster_id, Position(*ImageReader(connection).position())):
-            entries.append((entry.number, entry.chain, decode_content(entry.content)))
-    except LogDamaged:
-        if not to_damage:
-            raise
+    position = Position(*ImageReader(connection).position())
+    for looks_left in range(_LOOKS - 1, -1, -1):
+        entries = []
+        try:
+            for entry in read_entries(store, cluster_id, position):
+                entries.append((entry.number, entry.chain, decode_content(entry.content)))
+            break
+        except LogDamaged:
+            if not looks_left and not to_damage:
+                raise
     writer.apply(entries)

@@ -23,7 +23,7 @@ from peacefs.coordinator.metadata.log.entry import Content, decode_content
 from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, read_entries
 from peacefs.protocol.errors import ServiceUnready
 
-from .connections import DamagedPage, connect_read_only, is_fault_of_the_store, is_want_of_room
+from .connections import DamagedPage, connect_read_only, damage_of, is_fault_of_the_store, is_want_of_room
 from .image import ImageReader, ImageWriter
 from .image_process import FAULT, IMAGED, NUMBER, SAID, SYNCED
 from .page_sums import PageScrub
@@ -169,6 +169,7 @@ class ProcessImage(ImageKeeper):
 
     def tend(self, *, idle: bool) -> int | None:
         self._listen(0.0)
+        self.fault = self.fault or damage_of(self._store)
         self._refuse_after_fault()
         if self._process is not None:
             if self._imaged_number < self._durable:
@@ -188,7 +189,11 @@ class ProcessImage(ImageKeeper):
             found = self._scrub.look(pages, is_log_copied=False)
         except OSError as error:
             return error
-        return None if found is None else DamagedPage(f"page {found} is not what was written")
+        return (
+            None
+            if found is None
+            else DamagedPage(f"the metadata is damaged: page {found} is not what was written")
+        )
 
     def apply_statements(self, content: bytes, journal_number: int, chunks: set[int], tables: set[str]) -> None:
         self._stop()

@@ -19,10 +19,12 @@ from .connections import Rows
 
 DIGEST_KEY: Final = "digest"
 
-_BYTES = 16
-_MODULUS = 1 << (8 * _BYTES)
+DIGEST_BYTES: Final = 16
+_MODULUS = 1 << (8 * DIGEST_BYTES)
 #: Rows of `meta` that may differ between stores that are equal otherwise.
-_OWN_KEYS = frozenset({DIGEST_KEY, "journal", "journal_number", "log_number", "log_chain"})
+_OWN_KEYS = frozenset(
+    {DIGEST_KEY, "journal", "journal_number", "log_number", "log_chain", "digests_at", "leader_digest"}
+)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -45,7 +47,7 @@ class RowDigest:
         self.value = (self.value + change) % _MODULUS
 
     def packed(self) -> bytes:
-        return self.value.to_bytes(_BYTES, "big")
+        return self.value.to_bytes(DIGEST_BYTES, "big")
 
 
 def stored(connection: apsw.Connection) -> int | None:
@@ -70,7 +72,7 @@ def computed(connection: apsw.Connection) -> int:
 
 def store_computed(connection: apsw.Connection) -> None:
     """Compute the digest anew, within a transaction of the caller's, and store it."""
-    packed = computed(connection).to_bytes(_BYTES, "big")
+    packed = computed(connection).to_bytes(DIGEST_BYTES, "big")
     connection.execute("UPDATE meta SET value = ? WHERE key = ?", (packed, DIGEST_KEY))
 
 
@@ -85,7 +87,7 @@ def difference(connection: apsw.Connection) -> str | None:
 def _hasher(connection: apsw.Connection) -> Callable[[str, tuple[apsw.SQLiteValue, ...]], int]:
     cluster_id: str = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
     key = str(cluster_id).encode()[:64]
-    begun = hashlib.blake2b(digest_size=_BYTES, key=key)
+    begun = hashlib.blake2b(digest_size=DIGEST_BYTES, key=key)
 
     def hash_of(table: str, row: tuple[apsw.SQLiteValue, ...]) -> int:
         hashing = begun.copy()

@@ -15,8 +15,16 @@ import apsw
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import names_memory_bytes_default
 from peacefs.coordinator.metadata.image_port import ImageKeeper
+from peacefs.coordinator.metadata.log.entry import LogEntry, decode_content
 from peacefs.coordinator.metadata.log.memory import MemoryLog
-from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, SegmentLog, read_entries
+from peacefs.coordinator.metadata.log.segments import (
+    LogDamaged,
+    Position,
+    SegmentLog,
+    list_segments,
+    read_entries,
+    sync_entries,
+)
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.protocol.errors import StartupError
@@ -26,7 +34,7 @@ from . import connections, lost_commits, row_digest
 from . import file as metadata_file
 from .commit_record import Acknowledged, CommitRecord
 from .connections import connect_plain, connect_read_only
-from .image import ImageReader, ImageWriter, connect_writer
+from .image import ImagePosition, ImageReader, ImageWriter, connect_writer
 from .inline_image import InlineImage
 from .page_sums import PageScrub
 from .process_image import ProcessImage
@@ -40,14 +48,20 @@ class FileWitness:
     """The place of the files and the record of the last commit, while a store is open."""
 
     def __init__(
-        self, place: StorePlace, record: CommitRecord, wall_clock: Callable[[], float] = time.time
+        self,
+        place: StorePlace,
+        record: CommitRecord,
+        log: SegmentLog,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._place = place
+        self._log = log
         self._record = record
         self._wall_clock = wall_clock
 
     def check(self) -> None:
         self._place.check()
+        self._log.check()
 
     def note(self, tx: int, epoch: int) -> None:
         self._record.note(Acknowledged(tx, epoch, int(self._wall_clock() * 1000)))
@@ -95,10 +109,22 @@ def open_store(
         undo.callback(reader.close)
         cluster_id = reader.query("SELECT value FROM meta WHERE key = 'cluster_id'")[0][0]
         position = reader.position()
+        behind: list[LogEntry] = []
+        damage: LogDamaged | None = None
         try:
-            behind = list(read_entries(path, cluster_id, Position(*position)))
-        except LogDamaged as damage:
-            raise StartupError(f"{path}: {damage}") from None
+            for entry in read_entries(path, cluster_id, Position(*position)):
+                behind.append(entry)
+            sync_entries(path)
+        except LogDamaged as found:
+            if journal is None:
+                raise StartupError(f"{path}: {found}") from None
+            damage = found
+        except OSError as error:
+            raise StartupError(f"cannot read {path}: {error.strerror or error}") from None
+        if damage is not None:
+            log.warning("%s: %s. What is missing is read from the journal", path, damage)
+            position = _leave_log(path, writer, behind)
+            behind = []
         last = Position(behind[-1].number, behind[-1].chain) if behind else Position(*position)
         keeper: ImageKeeper
         if has_process:
@@ -106,10 +132,11 @@ def open_store(
             writer.close()
             keeper = ProcessImage(path, place.database, position.number)
         else:
-            keeper = InlineImage(writer, PageScrub(path, place.database))
+            keeper = InlineImage(writer, PageScrub(path, place.database), store=path)
+        segments = SegmentLog(path, cluster_id, last)
         metadata = Metadata(
             reader,
-            SegmentLog(path, cluster_id, last),
+            segments,
             keeper,
             number=position.number,
             journal=journal,
@@ -118,9 +145,21 @@ def open_store(
         )
         metadata.replay(behind)
         now = Acknowledged(metadata.tx_durable, metadata.epoch, int(time.time() * 1000))
-        metadata.witness = FileWitness(place, CommitRecord.open(path, cluster_id, now))
+        metadata.witness = FileWitness(place, CommitRecord.open(path, cluster_id, now), segments)
         undo.pop_all()
         return metadata
+
+
+def _leave_log(path: Path, writer: ImageWriter, behind: list[LogEntry]) -> ImagePosition:
+    """Bring what is sound of a damaged log to the image, durably, and delete the log. Raises StartupError."""
+    try:
+        writer.apply([(entry.number, entry.chain, decode_content(entry.content)) for entry in behind])
+        writer.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        for _, segment in list_segments(path):
+            segment.unlink()
+    except (apsw.Error, OSError) as error:
+        raise StartupError(f"cannot write {path}: {error}") from None
+    return ImageReader(writer.connection).position()
 
 
 def _writer_of(path: Path) -> ImageWriter:
