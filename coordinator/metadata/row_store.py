@@ -167,6 +167,8 @@ class Rows:
         self.durable = self._imaged = number
         #: The last entry that is not durable and of which something was looked at, since somebody set this to 0.
         self.ahead = 0
+        #: How often entries were undone.
+        self.undone = 0
         self.changed: list[dict[Any, Any]] = [{} for _ in TABLES]
         self.ops: list[tuple[int, Row]] = []
         self.undo: list[Undo] = []
@@ -336,6 +338,7 @@ class Rows:
 
     def unseal(self, number: int) -> None:
         """Undo all entries from `number` on, none of which is durable, and what is under construction."""
+        self.undone += 1
         self.take_back()
         while self._waiting and self._waiting[-1][0] >= number:
             _, undo = self._waiting.pop()

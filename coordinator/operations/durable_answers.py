@@ -10,6 +10,8 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Protocol, TypeVar
 
+from peacefs.coordinator.metadata.group_commit import no_room
+
 T = TypeVar("T")
 
 
@@ -18,22 +20,40 @@ class Looking(Protocol):
 
     ahead: int
     durable: int
+    #: How often entries were undone.
+    undone: int
 
 
 class Watched:
     """The entries on which one request depends, as far as it has come."""
 
-    __slots__ = ("_needed", "_rows")
+    __slots__ = ("_is_running", "_needed", "_rows", "_undone")
 
     def __init__(self, rows: Looking) -> None:
         self._rows = rows
         self._needed = 0
+        self._is_running = False
+        #: What `Looking.undone` was when this began to look at what is not durable; None while nothing is awaited.
+        self._undone: int | None = None
 
     @property
     def needed(self) -> int:
         """The last entry that has to be durable before anything is told; 0 where nothing has to be waited for."""
-        needed = max(self._needed, self._rows.ahead)
-        return needed if needed > self._rows.durable else 0
+        if self._is_running:
+            self._note()
+        return self._needed if self._needed > self._rows.durable else 0
+
+    @property
+    def is_undone(self) -> bool:
+        """Return whether something that was looked at may have been undone since."""
+        return self._undone is not None and self._undone != self._rows.undone
+
+    def _note(self) -> None:
+        rows = self._rows
+        if rows.ahead > rows.durable:
+            self._needed = max(self._needed, rows.ahead)
+            if self._undone is None:
+                self._undone = rows.undone
 
     @types.coroutine
     def run(self, steps: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
@@ -44,13 +64,17 @@ class Watched:
         try:
             while True:
                 rows.ahead = 0
+                self._is_running = True
+                if self._needed <= rows.durable and not self.is_undone:
+                    self._undone = None
                 try:
                     waited = send(value)
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
                 finally:
-                    self._needed = max(self._needed, rows.ahead)
+                    self._note()
+                    self._is_running = False
                 try:
                     value = yield waited
                     send = steps.send
@@ -76,3 +100,5 @@ class DurableAnswers:
         """Wait until all that a request depends on so far is durable. Raises ServiceUnready."""
         while needed := watched.needed:
             await self._until_durable(needed)
+        if watched.is_undone:
+            raise no_room()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.immediate_commit import durable_at_once
 from support.spoken_link import SIGNER, told_by
 
 from peacefs.coordinator.limits import link_at_once_bytes
+from peacefs.coordinator.metadata.sqlite.store import store_in_memory
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import client_session as client_link
 from peacefs.coordinator.rpc.client_session import ClientLinks
@@ -104,7 +107,8 @@ class Client:
 class Coordinator:
     def __init__(self) -> None:
         self.reading = ReadOperations()
-        files = cast(Files, type("Files", (), {"reading": self.reading})())
+        durable = durable_at_once(store_in_memory())
+        files = cast(Files, SimpleNamespace(reading=self.reading, durable=durable))
         self.links = ClientLinks(Identity("c", "coordinator", "coordinator", SIGNER), files)
         self.port = 0
         self._clients: list[Client] = []

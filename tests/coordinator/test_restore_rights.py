@@ -44,7 +44,7 @@ def before_the_last_commit(tree: SharedTree, *changes: Callable[[], object]) -> 
 def left_over(tree: SharedTree) -> bool:
     """Return whether anything waits for a name that it will not get."""
     asyncio.run(tree.names.reclaim())
-    staged = tree.change(lambda tx: tx._execute("SELECT count(*) FROM staged").fetchone()[0])
+    staged = tree.metadata.imaged().execute("SELECT count(*) FROM staged").get
     return bool(staged)
 
 

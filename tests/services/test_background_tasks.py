@@ -23,10 +23,10 @@ pytestmark = pytest.mark.cluster
 _CROWDED = """
 import functools, pathlib, sys
 from peacefs.coordinator import process, service
-from peacefs.coordinator.metadata.group_commit import CommitBounds, GroupCommit
+from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.options import CoordinatorOptions
 
-service.GroupCommit = functools.partial(GroupCommit, bounds=CommitBounds(queue_max=0))
+service.GroupCommit = functools.partial(GroupCommit, queue_max=0)
 directory, ready_fd = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 process.run(
     CoordinatorOptions(directory, port=0, node_port=0, ready_fd=ready_fd, trash_minutes=1)

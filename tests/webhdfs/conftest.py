@@ -268,8 +268,16 @@ class NameSide:
         await settled
 
     def commit_now(self, change: Callable[[Any], Any]) -> Any:
-        """A change of the namespace, from the test's thread."""
-        return self.served.run(self._commit(change))
+        """A change of the namespace, from any thread."""
+
+        async def commit() -> Any:
+            return run_now(self._metadata, change)
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self.served.run(commit())
+        return run_now(self._metadata, change)
 
     @property
     def port(self) -> int:
