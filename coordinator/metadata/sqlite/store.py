@@ -16,7 +16,13 @@ from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import names_memory_bytes_default
 from peacefs.coordinator.metadata.image_port import ImageKeeper
 from peacefs.coordinator.metadata.log.memory import MemoryLog
-from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, SegmentLog, read_entries
+from peacefs.coordinator.metadata.log.segments import (
+    LogDamaged,
+    Position,
+    SegmentLog,
+    list_segments,
+    read_entries,
+)
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.protocol.errors import StartupError
@@ -151,6 +157,12 @@ def _keep_before_conversion(path: Path) -> None:
             or source.execute("SELECT 1 FROM meta WHERE key = 'epoch' AND value > 0").get is None
         ):
             return
+        for _, segment in list_segments(path):
+            # Stores of earlier releases have no such log: it is of the time before one was put back.
+            raise StartupError(
+                f"{segment} does not belong to {path}, which is of an earlier release. Nothing was changed; move "
+                "it away, and all others of that name"
+            )
         kept = path.with_name(f"{path.name}.schema-{version}")
         copying = kept.with_name(kept.name + ".part")
         try:
