@@ -485,7 +485,6 @@ class Coordinator:
         log.info("the network is that of %s as it is now", file)
 
     def _tell_of_room(self, has_room: bool) -> None:
-        """From the writer's thread."""
         if has_room:
             log.warning("there is room on the disk of %s again: names can be changed", self._options.directory)
         else:

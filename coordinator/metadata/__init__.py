@@ -1,5 +1,6 @@
-"""Committed metadata: the interface of the store, its records, group commit and epochs.
+"""Metadata: rows in memory, the log that makes changes durable, group commit and epochs.
 
-Begin with `store.py`, the interface, whose methods are in `topics/`, and `model.py`, the records. `engine.py` is
-the interface of an engine; all SQL is in `sqlite/`. Nothing here knows a wire.
+Begin with `store.py`, the store that is open, `row_store.py`, its rows, and `model.py`, the records. `reader.py`
+and `transaction.py` read and change rows. `log/` has the files of the log; `engine.py` is the interface of an
+engine, and `sqlite/` keeps the image. Nothing here knows a wire.
 """

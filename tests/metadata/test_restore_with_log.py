@@ -38,6 +38,7 @@ def _no_progress(_done: int, _total: int) -> None:
     """Nobody looks."""
 
 
+@pytest.mark.evidence("database-damaged")
 def test_what_came_after_a_backup_is_taken_from_the_log(tmp_path: Path) -> None:
     directory, backup = tmp_path / "coordinator", tmp_path / "backup"
     directory.mkdir(mode=0o700)
@@ -50,6 +51,7 @@ def test_what_came_after_a_backup_is_taken_from_the_log(tmp_path: Path) -> None:
     assert _names(directory) == [str(number) for number in range(1, 9)]
 
 
+@pytest.mark.evidence("database-damaged")
 def test_a_log_that_does_not_go_on_from_the_backup_is_refused_and_nothing_changed(tmp_path: Path) -> None:
     directory, backup = tmp_path / "coordinator", tmp_path / "backup"
     directory.mkdir(mode=0o700)

@@ -190,6 +190,12 @@ def _keep_before_conversion(path: Path) -> None:
             or source.execute("SELECT 1 FROM meta WHERE key = 'epoch' AND value > 0").get is None
         ):
             return
+        for _, segment in list_segments(path):
+            # Stores of earlier releases have no such log: it is of the time before one was put back.
+            raise StartupError(
+                f"{segment} does not belong to {path}, which is of an earlier release. Nothing was changed; move "
+                "it away, and all others of that name"
+            )
         kept = path.with_name(f"{path.name}.schema-{version}")
         copying = kept.with_name(kept.name + ".part")
         try:
