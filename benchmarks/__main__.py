@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 from .report import head_line
@@ -16,6 +17,7 @@ _ALL = (
     "io_service",
     "small_files",
     "native_hop",
+    "hops",
     "small_reads",
     "metadata_ops",
     "clients",
@@ -81,6 +83,7 @@ _WITH_TECHNIQUE = ("recovery_pictures", "recovery")
 _WITH_HOSTS = ("recovery",)
 _WITH_ROWS = ("peers", "failover")
 _WITH_FILE_SIZE = ("peers",)
+_WITH_TREE = ("hops",)
 
 
 def main() -> None:
@@ -110,6 +113,8 @@ def main() -> None:
     parser.add_argument("--rows", metavar="NAME,...", help=f"some groups of rows, as names,small, of {listed}")
     measured = " and ".join(_WITH_FILE_SIZE)
     parser.add_argument("--mebibytes", type=int, metavar="N", help=f"how large a large file is, of {measured}")
+    trees = " and ".join(_WITH_TREE)
+    parser.add_argument("--against", type=Path, metavar="TREE", help=f"another checkout beside this, of {trees}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -131,6 +136,7 @@ def main() -> None:
             {"mebibytes": options.mebibytes} if options.mebibytes is not None and name in _WITH_FILE_SIZE else {}
         )
         rows = {"rows": options.rows.split(",")} if options.rows and name in _WITH_ROWS else {}
+        tree = {"against": options.against} if options.against is not None and name in _WITH_TREE else {}
         result = {"result": name} if name in _HA_RESULTS else {}
         _module(name).main(
             **result,
@@ -147,6 +153,7 @@ def main() -> None:
             **runs,
             **rows,
             **file_size,
+            **tree,
         )
 
 
