@@ -29,6 +29,8 @@ _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 if _sync_file_range is not None:
     _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
+# The most buffers that one call may write.
+_PIECES_MAX = os.sysconf("SC_IOV_MAX")
 _NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -45,7 +47,7 @@ class DiskFile(fx.File):
         """Write all buffers to the end of the file. Raises OSError."""
         pending = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
         while pending:
-            written = os.pwritev(self.descriptor, pending, self.end)
+            written = os.pwritev(self.descriptor, pending[:_PIECES_MAX], self.end)
             self.end += written
             while pending and written >= len(pending[0]):
                 written -= len(pending.pop(0))

@@ -81,6 +81,8 @@ class ThreadDriver:
             fx.SendDescriptor: lambda e: e.connection.send_descriptor(e.message, e.file, e.timeout_s),
             fx.ReceiveDescriptor: lambda e: e.connection.receive_descriptor(e.timeout_s),
             fx.Receive: lambda e: e.connection.receive(e.timeout_s, e.into, e.payload_max),
+            fx.ReceiveFrames: lambda e: e.connection.frames_after(e.connection.receive(e.timeout_s), e.more_after),
+            fx.SendFrames: lambda e: e.connection.send_frames(e.frames, e.timeout_s),
             fx.ReceiveMore: lambda e: e.connection.receive_more(e.count, e.timeout_s, e.into),
             fx.Release: lambda e: pool.release(e.connection),
             fx.Close: lambda e: pool.close(e.connection),
@@ -88,6 +90,7 @@ class ThreadDriver:
             fx.OpenLocalFile: self._open_file,
             fx.AppendToFile: lambda e: e.file.append(e.buffers),
             fx.ReadPart: lambda e: self.kept_files.read(e.path, e.offset, e.length),
+            fx.ReadFromMemory: lambda e: [self.kept_files.read_from_memory(*part) for part in e.parts],
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
             fx.ReadInto: lambda e: self._bounded_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
             fx.ReadAhead: lambda e: self._bounded_reads.read_ahead(e.file, e.offset, e.length),
@@ -105,6 +108,7 @@ class ThreadDriver:
             fx.WallClock: lambda e: wall_clock(),
             fx.Sleep: lambda e: time.sleep(e.seconds),
             fx.Wait: lambda e: _wait(e.ticket, e.timeout_s),
+            fx.Spawn: lambda e: threading.Thread(target=self.run, args=(e.steps,), daemon=True).start(),
         }
 
     def close(self) -> None:
