@@ -78,7 +78,7 @@ class BatchHop:
         #: Next hops that serve a batch one chunk after the other; each of their chunks is sent by itself.
         self._one_by_one: set[NodeId] = set()
 
-    def begin(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
+    def receive(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
         """Check and stage chunks, and receive them in groups that do not wait for each other."""
         groups: dict[object, list[SmallWrite]] = {}
         refused: list[tuple[SmallWrite, PeacefsError]] = []
@@ -90,9 +90,12 @@ class BatchHop:
                 refused.append((write, fault))
                 continue
             groups.setdefault(self._group_of(write), []).append(write)
-        for group in groups.values():
-            yield from fx.spawn(guarded(self._receive(group), group))
+        mine, *others = list(groups.values()) or [[]]
+        for group in others:
+            yield from fx.spawn(guarded(self._receive_group(group), group))
         yield from self._fail(refused)
+        if mine:
+            yield from self._receive_group(mine)
 
     def _admit(self, write: SmallWrite, now_s: float) -> None:
         opening = write.opening
@@ -117,7 +120,7 @@ class BatchHop:
             return write
         return write.staged.directory, successor, place.link_timeout_s
 
-    def _receive(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
+    def _receive_group(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
         """Forward, store and acknowledge chunks that have the same disk and the same next hop."""
         place = writes[0].place
         began_s = self._clock()

@@ -83,7 +83,7 @@ class SmallRequests:
 
     def _serve(self, batch: list[SmallWrite | SmallRead]) -> fx.Steps[None]:
         writes = [each for each in batch if isinstance(each, SmallWrite)]
-        if writes:
-            yield from self._hop.begin(writes)
         if len(writes) < len(batch):
             yield from self._server.send_small([each for each in batch if isinstance(each, SmallRead)])
+        if writes:
+            yield from self._hop.receive(writes)

@@ -165,7 +165,7 @@ def test_acknowledged_writes_survive_crashes_and_lost_messages(seed: int) -> Non
     cluster = SimulatedCluster(seed, lose=0.004)
     random = Random(seed)
     cluster.until_ready()
-    saboteur = Saboteur(cluster, random, effects_between=often(170, 240))
+    saboteur = Saboteur(cluster, random, effects_between=often(90, 240))
     model = Model()
     clients = [
         cluster.start(
