@@ -48,7 +48,7 @@ _CLUSTER = "benchmark"
 
 
 def run(
-    total_bytes: int, replicas: int, directory: Path, *, sync: bool = True, around_cache: bool = False
+    total_bytes: int, replicas: int, directory: Path, *, sync: bool = True, around_cache: bool | None = False
 ) -> float:
     """Seconds from the first byte to the last chunk acknowledged by every node; as `bare_chain.run`."""
     piece = os.urandom(packet_bytes)
@@ -113,7 +113,9 @@ def _no_coordinator(message: Message, timeout_s: float) -> Message:
 
 
 @contextlib.contextmanager
-def _pipeline(replicas: int, directory: Path, sync: bool, around_cache: bool = False) -> Iterator[list[Hop]]:
+def _pipeline(
+    replicas: int, directory: Path, sync: bool, around_cache: bool | None = False
+) -> Iterator[list[Hop]]:
     """Runs the datanodes and gives them as a pipeline."""
     context = multiprocessing.get_context("spawn")
     root = Path(tempfile.mkdtemp(dir=directory))
@@ -147,7 +149,7 @@ def serve_beside(name: str, directory: Path) -> None:
         sys.stdin.read()
 
 
-def _serve(name: str, directory: Path, sync: bool, around_cache: bool, end: Connection) -> None:
+def _serve(name: str, directory: Path, sync: bool, around_cache: bool | None, end: Connection) -> None:
     """A datanode's data path until the other end of the pipe closes."""
     with _serving(name, directory, sync=sync, around_cache=around_cache) as port:
         end.send(("127.0.0.1", port))
@@ -156,7 +158,7 @@ def _serve(name: str, directory: Path, sync: bool, around_cache: bool, end: Conn
 
 
 @contextlib.contextmanager
-def _serving(name: str, directory: Path, *, sync: bool = True, around_cache: bool = False) -> Iterator[int]:
+def _serving(name: str, directory: Path, *, sync: bool = True, around_cache: bool | None = False) -> Iterator[int]:
     """Run a datanode's data path; yield its port."""
     sys.setswitchinterval(thread_switch_interval_s)
     directory.mkdir()
@@ -188,6 +190,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--directory", type=Path, help="where the nodes write; by default a temporary directory")
     parser.add_argument("--around-cache", action="store_true", help="write large chunks around the page cache")
+    parser.add_argument("--choose", action="store_true", help="have each hop choose the way of large chunks")
     parser.add_argument("--no-sync", action="store_true", help="leave out fdatasync")
     parser.add_argument("--serve", metavar="NAME", help="be one hop, in the directory given, for `hops`")
     options = parser.parse_args()
@@ -197,7 +200,11 @@ def main() -> None:
     directory, sync = options.directory or Path(tempfile.gettempdir()), not options.no_sync
     if options.mebibytes:
         seconds = run(
-            options.mebibytes * MIB, options.replicas, directory, sync=sync, around_cache=options.around_cache
+            options.mebibytes * MIB,
+            options.replicas,
+            directory,
+            sync=sync,
+            around_cache=None if options.choose else options.around_cache,
         )
         print(f"{options.mebibytes / seconds:.0f} MiB/s ({seconds:.2f} s, {options.replicas} replicas)")
     if options.small_chunks:

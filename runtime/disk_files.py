@@ -14,6 +14,7 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.limits import KIB
 
 from . import effects as fx
+from .write_ways import Trial
 
 # Size of a write with O_DIRECT.
 direct_write_bytes: Final = 512 * KIB
@@ -37,10 +38,12 @@ _NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
 class DiskFile(fx.File):
     """A file descriptor and the offset where the next append goes."""
 
-    __slots__ = ("descriptor", "end")
+    __slots__ = ("descriptor", "end", "trial")
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+        #: Measures the way that the file is written, if the driver chooses between two.
+        self.trial: Trial | None = None
         self.end = os.fstat(descriptor).st_size
 
     def append(self, buffers: Sequence[Bytes]) -> None:
