@@ -199,13 +199,8 @@ def main() -> None:
         return
     directory, sync = options.directory or Path(tempfile.gettempdir()), not options.no_sync
     if options.mebibytes:
-        seconds = run(
-            options.mebibytes * MIB,
-            options.replicas,
-            directory,
-            sync=sync,
-            around_cache=None if options.choose else options.around_cache,
-        )
+        around_cache = None if options.choose else options.around_cache
+        seconds = run(options.mebibytes * MIB, options.replicas, directory, sync=sync, around_cache=around_cache)
         print(f"{options.mebibytes / seconds:.0f} MiB/s ({seconds:.2f} s, {options.replicas} replicas)")
     if options.small_chunks:
         seconds = run_small(

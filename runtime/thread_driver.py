@@ -228,7 +228,7 @@ class ThreadDriver:
         chosen = self._write_ways.written(trial, size)
         if chosen is not None:
             log.info(
-                "%s: large chunks go %s the page cache from now on; a MiB takes %.2f ms through it, %.2f around it",
+                "%s: large chunks now go %s the page cache; a MiB takes %.2f ms through it, %.2f around it",
                 trial.directory,
                 "around" if chosen.is_around else "through",
                 chosen.through_s * 1000,
