@@ -58,9 +58,7 @@ def main(*, quick: bool = False) -> None:
         _row("... around the page cache", statistics.median(direct), _REPLICAS),
         _row("writer and three datanodes", statistics.median(through.spent_ms), 1, through),
         _row("... around the page cache", statistics.median(around.spent_ms), 1, around),
-        _row(
-            "... the way that each datanode measures to be faster", statistics.median(chosen.spent_ms), 1, chosen
-        ),
+        _row("... the way that each disk chooses", statistics.median(chosen.spent_ms), 1, chosen),
     ]
     show("copies", f"{mebibytes} MiB, fsync included, the median of {rounds} rounds", rows)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerError, ProtocolViolation
@@ -20,6 +21,9 @@ from .chunk_server import ChunkServer
 from .hop import PipelineHop
 from .requester import Requester, failure_of
 from .small_requests import SmallRequests
+
+# Requests under way at a datanode, above which each connection has one at a time: 60 MiB of small chunks.
+small_requests_max: Final = 4096
 
 
 class DataRequests:
@@ -62,9 +66,8 @@ class DataRequests:
         except PeerError:
             return False
         for frame in frames:
-            if not requester.has_room(frame.tag) and not (
-                yield from requester.drained(timeout_s=idle_connection_timeout_s)
-            ):
+            has_room = requester.has_room(frame.tag, is_crowded=self._streams >= small_requests_max)
+            if not has_room and not (yield from requester.drained(timeout_s=idle_connection_timeout_s)):
                 return False
             if small.takes(frame):
                 if small.add(requester, frame):

@@ -35,9 +35,9 @@ class Requester:
         #: Fired when nothing is in flight any more, if somebody waits for that.
         self._drained: fx.Ticket | None = None
 
-    def has_room(self, tag: int) -> bool:
+    def has_room(self, tag: int, *, is_crowded: bool) -> bool:
         """Return whether another request may be served now; if not, wait for `drained` first."""
-        return not self._in_flight or (tag != 0 and self._in_flight < requests_in_flight_max)
+        return not self._in_flight or (tag != 0 and not is_crowded and self._in_flight < requests_in_flight_max)
 
     def begun(self) -> None:
         """Count a request that was accepted. It must be answered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from random import Random
 
 import pytest
@@ -194,6 +195,37 @@ def test_chunks_with_other_next_hops_do_not_wait_for_each_other(make_cluster):
     assert (first.tag, type(first.message)) == (2, WriteAck)
     second = cluster.driver.run(fx.receive(connection, timeout_s=30.0))
     assert (second.tag, second.message.culprit) == (1, "n2")
+
+
+@pytest.mark.evidence("everything-is-bounded", "disk-hangs")
+def test_a_peer_that_does_not_wait_for_answers_is_not_read_beyond_a_bound(make_cluster, until):
+    cluster = make_cluster()
+    cluster.write(b"a segment to append to")
+    node = cluster.coordinator.nodes["n0"]
+    goes_on, sync, streams = threading.Event(), node.driver._perform[fx.Sync], []
+
+    def hang(effect):
+        streams.append(node.requests.streams)
+        goes_on.wait(60.0)
+        sync(effect)
+
+    node.driver._perform[fx.Sync] = hang
+    allocated = [cluster.coordinator.allocated(["n0"]) for _ in range(600)]
+    connection = cluster.connect("n0")
+    frames = [Frame(opening_of(each, b"x"), b"x", tag) for tag, each in enumerate(allocated, 1)]
+    sender = threading.Thread(
+        target=lambda: cluster.driver.run(fx.send_frames(connection, frames, timeout_s=60.0))
+    )
+    sender.start()
+    until(lambda: node.requests.streams >= 256, "as many as may be are under way")
+    assert node.requests.streams == 256
+    goes_on.set()
+    tags = set()
+    while len(tags) < len(frames):
+        tags |= {frame.tag for frame in cluster.driver.run(fx.receive_frames(connection, timeout_s=30.0))}
+    sender.join()
+    until(lambda: node.requests.streams == 0, "all are answered")
+    assert max(streams) <= 256
 
 
 def test_requests_without_tags_are_answered_in_their_order(cluster):
