@@ -31,7 +31,7 @@ pipeline_failures = Counter(
 )
 seal_seconds = Histogram(
     "peacefs_seal_seconds",
-    "Time to make a chunk durable",
+    "Time to make a chunk durable, or those of a batch",
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
     registry=registry,
 )
