@@ -208,6 +208,8 @@ class BatchHop:
             self._one_by_one.discard(place.route[0].node)
 
     def _acknowledge(self, complete: Sequence[tuple[SmallWrite, list[Receipt], float]]) -> fx.Steps[None]:
+        if not complete:
+            return
         answers: list[Answer] = []
         for write, receipts, waited_s in complete:
             opening, sealed = write.opening, write.sealed
@@ -219,6 +221,8 @@ class BatchHop:
         yield from self._answer([write for write, _receipts, _waited_s in complete], answers)
 
     def _fail(self, failed: Sequence[tuple[SmallWrite, PeacefsError]]) -> fx.Steps[None]:
+        if not failed:
+            return
         answers: list[Answer] = []
         for write, fault in failed:
             metrics.pipeline_failures.labels(fault.code).inc()

@@ -6,6 +6,7 @@ a small replica to read. All others are served one after the other by `DataReque
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from threading import Lock
 from typing import Final
@@ -29,8 +30,8 @@ batch_requests_max: Final = 256
 class SmallRequests:
     """The small requests that wait for the next batch. Thread-safe.
 
-    Whoever adds the first one spawns `serve`, which runs when the other connections that are ready have added
-    theirs.
+    Whoever adds the first one of a batch spawns `serve`, which runs when the other connections that are ready have
+    added theirs.
     """
 
     def __init__(
@@ -44,8 +45,9 @@ class SmallRequests:
         self._server = server
         self._one_by_one = one_by_one
         self._lock = Lock()
-        self._waiting: list[SmallWrite | SmallRead] = []
-        self._waiting_bytes = 0
+        #: The batches that are not served yet; further requests join the last one.
+        self._batches: deque[list[SmallWrite | SmallRead]] = deque()
+        self._last_bytes = 0
 
     def takes(self, frame: Frame) -> bool:
         request = frame.message
@@ -68,17 +70,21 @@ class SmallRequests:
             small = SmallRead(requester, frame.tag, request)
         requester.begun()
         with self._lock:
-            self._waiting.append(small)
-            self._waiting_bytes += len(frame.payload)
-            is_first = len(self._waiting) == 1
-            if len(self._waiting) < batch_requests_max and self._waiting_bytes < batch_bytes_max:
-                return is_first
-        return True
+            is_first = not self._batches or self._is_full()
+            if is_first:
+                self._batches.append([])
+                self._last_bytes = 0
+            self._batches[-1].append(small)
+            self._last_bytes += len(frame.payload)
+        return is_first
+
+    def _is_full(self) -> bool:
+        return len(self._batches[-1]) >= batch_requests_max or self._last_bytes >= batch_bytes_max
 
     def serve(self) -> fx.Steps[None]:
-        """Serve what has come so far."""
+        """Serve the oldest batch, with what has come so far."""
         with self._lock:
-            batch, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            batch = self._batches.popleft()
         yield from guarded(self._serve(batch), batch)
 
     def _serve(self, batch: list[SmallWrite | SmallRead]) -> fx.Steps[None]:
