@@ -22,7 +22,7 @@ from peacefs.datanode import metrics
 from peacefs.datanode.store.chunk_store import Sealed, Staged
 from peacefs.datanode.store.interface import ChunkIntake
 from peacefs.datanode.store.replica_changes import ChangeSink
-from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.errors import ChunkError, PeacefsError
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import Receipt, Replica, WriteAck, WriteChunk
 from peacefs.protocol.tokens import ChunkWrite, Signer
@@ -30,7 +30,7 @@ from peacefs.runtime import effects as fx
 
 from .active_streams import ActiveStream, StreamsUnderWay, report_end
 from .latency_samples import LatencySamples
-from .requester import Answer, SmallRequest, answer_all, failure_of, guarded
+from .requester import Answer, SmallRequest, answer_all, failure_of
 from .write_permits import Place, WritePermits
 
 # Even if this hop's own disk took long, acknowledgements that have arrived are still read: within this part of the
@@ -78,8 +78,10 @@ class BatchHop:
         #: Next hops that serve a batch one chunk after the other; each of their chunks is sent by itself.
         self._one_by_one: set[NodeId] = set()
 
-    def receive(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
-        """Check and stage chunks, and receive them in groups that do not wait for each other."""
+    def admit(
+        self, writes: Sequence[SmallWrite]
+    ) -> tuple[list[list[SmallWrite]], list[tuple[SmallWrite, PeacefsError]]]:
+        """Check and stage chunks. Return groups that do not wait for each other, and what is refused."""
         groups: dict[object, list[SmallWrite]] = {}
         refused: list[tuple[SmallWrite, PeacefsError]] = []
         now_s = self._clock()
@@ -90,12 +92,7 @@ class BatchHop:
                 refused.append((write, fault))
                 continue
             groups.setdefault(self._group_of(write), []).append(write)
-        mine, *others = list(groups.values()) or [[]]
-        for group in others:
-            yield from fx.spawn(guarded(self._receive_group(group), group))
-        yield from self._fail(refused)
-        if mine:
-            yield from self._receive_group(mine)
+        return list(groups.values()), refused
 
     def _admit(self, write: SmallWrite, now_s: float) -> None:
         opening = write.opening
@@ -120,30 +117,33 @@ class BatchHop:
             return write
         return write.staged.directory, successor, place.link_timeout_s
 
-    def _receive_group(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
-        """Forward, store and acknowledge chunks that have the same disk and the same next hop."""
+    def receive(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
+        """Forward, store and acknowledge a group of admitted chunks: they have one disk and one next hop."""
         place = writes[0].place
         began_s = self._clock()
-        link = BatchLink(place.route[0], place.link_timeout_s) if place.route else None
-        outgoing = [_outgoing(write) for write in writes] if link is not None else []
-        try:
-            if link is not None:
+        link, outgoing = None, list[OutgoingChunk]()
+        if place.route:
+            link = BatchLink(place.route[0], place.link_timeout_s)
+            outgoing = [_outgoing(write) for write in writes]
+            try:
                 yield from link.send(outgoing)
-        except PeacefsError as fault:
-            for write in writes:
-                yield from self._store.discard(write.staged)
-            yield from self._fail([(write, fault) for write in writes])
-            return
+            except PeacefsError as fault:
+                for write in writes:
+                    yield from self._store.discard(write.staged)
+                yield from self.fail([(write, fault) for write in writes])
+                return
         sent_s = self._clock()
-        yield from self._seal(writes, sent_s)
+        outcomes = yield from self._store.seal_many([write.staged for write in writes])
+        yield from self.fail(self._sealed(writes, outcomes, sent_s))
         if link is None:
             yield from self._acknowledge([(write, [], 0.0) for write in writes if write.sealed is not None])
-            return
-        yield from self._compare(link, dict(zip(map(id, outgoing), writes, strict=True)), began_s, sent_s)
+        else:
+            yield from self._compare(link, dict(zip(map(id, outgoing), writes, strict=True)), began_s, sent_s)
 
-    def _seal(self, writes: Sequence[SmallWrite], sent_s: float) -> fx.Steps[None]:
-        """Make the chunks durable; those that fail are answered."""
-        outcomes = yield from self._store.seal_many([write.staged for write in writes])
+    def _sealed(
+        self, writes: Sequence[SmallWrite], outcomes: Sequence[Sealed | ChunkError], sent_s: float
+    ) -> list[tuple[SmallWrite, PeacefsError]]:
+        """Report the chunks that are on the disk; return those that failed."""
         now_s = self._clock()
         failed: list[tuple[SmallWrite, PeacefsError]] = []
         total_bytes = 0
@@ -164,7 +164,7 @@ class BatchHop:
             metrics.chunks_written.inc(count)
             metrics.bytes_written.inc(total_bytes)
             self._samples.took(now_s, self._node, now_s - sent_s, chunks=count)
-        yield from self._fail(failed)
+        return failed
 
     def _compare(
         self, link: BatchLink, writes: dict[int, SmallWrite], began_s: float, sent_s: float
@@ -201,7 +201,7 @@ class BatchHop:
                 count = len(complete)
                 self._samples.took(now_s, place.route[0].node, its_own_s / count, chunks=count)
             yield from self._acknowledge(complete)
-            yield from self._fail(failed)
+            yield from self.fail(failed)
         if link.answers_in_order:
             self._one_by_one.add(place.route[0].node)
         else:
@@ -220,7 +220,8 @@ class BatchHop:
             answers.append((write, ack, b""))
         yield from self._answer([write for write, _receipts, _waited_s in complete], answers)
 
-    def _fail(self, failed: Sequence[tuple[SmallWrite, PeacefsError]]) -> fx.Steps[None]:
+    def fail(self, failed: Sequence[tuple[SmallWrite, PeacefsError]]) -> fx.Steps[None]:
+        """Answer chunks with their errors."""
         if not failed:
             return
         answers: list[Answer] = []

@@ -47,10 +47,14 @@ class LatencySamples:
         """
         with self._lock:
             self._turn_over(now_s)
-            if node in self._now or len(self._now) < latency_peers_max:
-                self._now.setdefault(node, _Spent()).add(
-                    _Spent(seconds * chunks, max(1.0, size / MIB) * chunks, chunks)
-                )
+            spent = self._now.get(node)
+            if spent is None:
+                if len(self._now) >= latency_peers_max:
+                    return
+                spent = self._now[node] = _Spent()
+            spent.seconds += seconds * chunks
+            spent.mebibytes += max(1.0, size / MIB) * chunks
+            spent.chunks += chunks
 
     def lately(self, now_s: float) -> list[LatencySample]:
         """Return the average times of both windows."""

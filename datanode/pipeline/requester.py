@@ -118,11 +118,16 @@ def guarded(steps: fx.Steps[None], requests: Sequence[SmallRequest]) -> fx.Steps
     try:
         yield from steps
     except Exception:
-        for request in requests:
-            if not request.is_answered:
-                request.is_answered = True
-                yield from request.requester.hang_up()
+        yield from hang_up_on(requests)
         raise
+
+
+def hang_up_on(requests: Sequence[SmallRequest]) -> fx.Steps[None]:
+    """Close the connections of the requests that are not answered."""
+    for request in requests:
+        if not request.is_answered:
+            request.is_answered = True
+            yield from request.requester.hang_up()
 
 
 def failure_of(fault: PeacefsError) -> Failure:

@@ -18,7 +18,7 @@ from peacefs.runtime import effects as fx
 
 from .batch_hop import BatchHop, SmallWrite
 from .chunk_server import ChunkServer, SmallRead
-from .requester import Requester, guarded
+from .requester import Requester, guarded, hang_up_on
 
 # The largest chunk that is part of a batch. Its frame arrives whole in one call.
 batched_chunk_bytes_max: Final = frame_ahead_bytes - KIB
@@ -85,11 +85,17 @@ class SmallRequests:
         """Serve the oldest batch, with what has come so far."""
         with self._lock:
             batch = self._batches.popleft()
-        yield from guarded(self._serve(batch), batch)
-
-    def _serve(self, batch: list[SmallWrite | SmallRead]) -> fx.Steps[None]:
-        writes = [each for each in batch if isinstance(each, SmallWrite)]
-        if len(writes) < len(batch):
-            yield from self._server.send_small([each for each in batch if isinstance(each, SmallRead)])
-        if writes:
-            yield from self._hop.receive(writes)
+        try:
+            writes = [each for each in batch if isinstance(each, SmallWrite)]
+            if len(writes) < len(batch):
+                yield from self._server.send_small([each for each in batch if isinstance(each, SmallRead)])
+            if writes:
+                groups, refused = self._hop.admit(writes)
+                yield from self._hop.fail(refused)
+                for group in groups[1:]:
+                    yield from fx.spawn(guarded(self._hop.receive(group), group))
+                if groups:
+                    yield from self._hop.receive(groups[0])
+        except Exception:
+            yield from hang_up_on(batch)
+            raise

@@ -247,11 +247,24 @@ class ChunkStore:
                     self._turns[staged.chunk] = turn
                     together.append(staged)
         try:
-            yield from self._seal_together(together, outcomes)
+            for at in range(0, len(together), segment_batch_records_max):
+                part = together[at : at + segment_batch_records_max]
+                records = [NewRecord(each.chunk, each.version, bytes(each.sums), each.buffered) for each in part]
+                try:
+                    yield from self._log.append(records)
+                except ChunkError as fault:
+                    outcomes.update(dict.fromkeys(part, fault))
+                else:
+                    for staged, record in zip(part, records, strict=True):
+                        assert record.superseded_file is None, "no replica was here, and the turn is ours"
+                        outcomes[staged] = (
+                            Sealed(staged.length, staged.checksum) if record.is_published else self._stale(staged)
+                        )
         finally:
             with self._lock:
                 for staged in together:
                     del self._turns[staged.chunk]
+            self._end(*together)
             turn.fire()
         for staged in chunks:
             if staged not in outcomes:
@@ -260,27 +273,6 @@ class ChunkStore:
                 except ChunkError as fault:
                     outcomes[staged] = fault
         return [outcomes[staged] for staged in chunks]
-
-    def _seal_together(
-        self, chunks: Sequence[Staged], outcomes: dict[Staged, Sealed | ChunkError]
-    ) -> fx.Steps[None]:
-        """Seal chunks of which no replica is here, and whose turn it is."""
-        for at in range(0, len(chunks), segment_batch_records_max):
-            part = chunks[at : at + segment_batch_records_max]
-            records = [NewRecord(each.chunk, each.version, bytes(each.sums), each.buffered) for each in part]
-            try:
-                yield from self._log.append(records)
-            except ChunkError as fault:
-                outcomes.update(dict.fromkeys(part, fault))
-                self._end(*part)
-                continue
-            for staged, record in zip(part, records, strict=True):
-                outcomes[staged] = (
-                    Sealed(staged.length, staged.checksum) if record.is_published else self._stale(staged)
-                )
-            self._end(*part)
-            for record in records:
-                assert record.superseded_file is None, "no replica of the chunk was here, and its turn is ours"
 
     def discard(self, staged: Staged) -> fx.Steps[None]:
         """Discard a chunk that will not be sealed. Does nothing if it was sealed or discarded already."""
