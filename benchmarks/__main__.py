@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 from .report import head_line
@@ -16,6 +17,7 @@ _ALL = (
     "io_service",
     "small_files",
     "native_hop",
+    "hops",
     "small_reads",
     "metadata_ops",
     "namespace_scale",
@@ -83,6 +85,7 @@ _WITH_TECHNIQUE = ("recovery_pictures", "recovery")
 _WITH_HOSTS = ("recovery",)
 _WITH_ROWS = ("peers", "failover")
 _WITH_FILE_SIZE = ("peers",)
+_WITH_TREE = ("hops",)
 
 
 def main() -> None:
@@ -117,6 +120,8 @@ def main() -> None:
     for each in ("uniform", "zipf"):
         laws.add_argument(f"--{each}", action="store_const", const=each, dest="law", help=f"names, of {chosen}")
     parser.add_argument("--json", action="store_true", help=f"print JSON, of {chosen}")
+    trees = " and ".join(_WITH_TREE)
+    parser.add_argument("--against", type=Path, metavar="TREE", help=f"another checkout beside this, of {trees}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -139,6 +144,7 @@ def main() -> None:
         )
         rows = {"rows": options.rows.split(",")} if options.rows and name in _WITH_ROWS else {}
         law = {"distribution": options.law, "as_json": options.json} if name in _WITH_NAMES else {}
+        tree = {"against": options.against} if options.against is not None and name in _WITH_TREE else {}
         result = {"result": name} if name in _HA_RESULTS else {}
         _module(name).main(
             **result,
@@ -156,6 +162,7 @@ def main() -> None:
             **rows,
             **file_size,
             **law,
+            **tree,
         )
 
 

@@ -32,6 +32,7 @@ from peacefs.datanode.pipeline.dispatch import DataRequests
 from peacefs.datanode.pipeline.hop import PipelineHop
 from peacefs.datanode.pipeline.listeners import DataListeners
 from peacefs.datanode.pipeline.server import DataServer
+from peacefs.datanode.service import kept_files_max
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import ReplicaChanges
 from peacefs.protocol.errors import Unsupported
@@ -47,7 +48,7 @@ _CLUSTER = "benchmark"
 
 
 def run(
-    total_bytes: int, replicas: int, directory: Path, *, sync: bool = True, around_cache: bool = False
+    total_bytes: int, replicas: int, directory: Path, *, sync: bool = True, around_cache: bool | None = False
 ) -> float:
     """Seconds from the first byte to the last chunk acknowledged by every node; as `bare_chain.run`."""
     piece = os.urandom(packet_bytes)
@@ -112,7 +113,9 @@ def _no_coordinator(message: Message, timeout_s: float) -> Message:
 
 
 @contextlib.contextmanager
-def _pipeline(replicas: int, directory: Path, sync: bool, around_cache: bool = False) -> Iterator[list[Hop]]:
+def _pipeline(
+    replicas: int, directory: Path, sync: bool, around_cache: bool | None = False
+) -> Iterator[list[Hop]]:
     """Runs the datanodes and gives them as a pipeline."""
     context = multiprocessing.get_context("spawn")
     root = Path(tempfile.mkdtemp(dir=directory))
@@ -139,13 +142,31 @@ def _pipeline(replicas: int, directory: Path, sync: bool, around_cache: bool = F
         shutil.rmtree(root)
 
 
-def _serve(name: str, directory: Path, sync: bool, around_cache: bool, end: Connection) -> None:
+def serve_beside(name: str, directory: Path) -> None:
+    """Serve as one hop: write the port to standard output, and end with standard input (`hops` starts this)."""
+    with _serving(name, directory) as port:
+        print(port, flush=True)
+        sys.stdin.read()
+
+
+def _serve(name: str, directory: Path, sync: bool, around_cache: bool | None, end: Connection) -> None:
     """A datanode's data path until the other end of the pipe closes."""
+    with _serving(name, directory, sync=sync, around_cache=around_cache) as port:
+        end.send(("127.0.0.1", port))
+        with contextlib.suppress(EOFError):
+            end.recv()
+
+
+@contextlib.contextmanager
+def _serving(name: str, directory: Path, *, sync: bool = True, around_cache: bool | None = False) -> Iterator[int]:
+    """Run a datanode's data path; yield its port."""
     sys.setswitchinterval(thread_switch_interval_s)
     directory.mkdir()
     me = Identity(_CLUSTER, "datanode", name, _SIGNER)
     pool = ConnectionPool(me)
-    driver = ThreadDriver(pool, _no_coordinator, sync_to_disk=sync, write_around_cache=around_cache)
+    driver = ThreadDriver(
+        pool, _no_coordinator, sync_to_disk=sync, write_around_cache=around_cache, files_kept_max=kept_files_max
+    )
     store = ChunkStore(str(directory), 0, available_bytes=lambda: 1 << 50, rng=random.Random(name))
     driver.run(store.recover())
     changes = ReplicaChanges()
@@ -154,9 +175,7 @@ def _serve(name: str, directory: Path, sync: bool, around_cache: bool, end: Conn
     requests = DataRequests(hop, ChunkServer(_SIGNER, store, changes, wall_clock=time.time))
     server = DataServer(DataListeners("127.0.0.1", 0, me), driver, requests)
     server.start()
-    end.send(server.address)
-    with contextlib.suppress(EOFError):
-        end.recv()
+    yield server.address[1]
     pool.shut_down()
     server.stop()
     driver.run(store.close())
@@ -171,13 +190,17 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--directory", type=Path, help="where the nodes write; by default a temporary directory")
     parser.add_argument("--around-cache", action="store_true", help="write large chunks around the page cache")
+    parser.add_argument("--choose", action="store_true", help="have each hop choose the way of large chunks")
     parser.add_argument("--no-sync", action="store_true", help="leave out fdatasync")
+    parser.add_argument("--serve", metavar="NAME", help="be one hop, in the directory given, for `hops`")
     options = parser.parse_args()
+    if options.serve:
+        serve_beside(options.serve, options.directory)
+        return
     directory, sync = options.directory or Path(tempfile.gettempdir()), not options.no_sync
     if options.mebibytes:
-        seconds = run(
-            options.mebibytes * MIB, options.replicas, directory, sync=sync, around_cache=options.around_cache
-        )
+        around_cache = None if options.choose else options.around_cache
+        seconds = run(options.mebibytes * MIB, options.replicas, directory, sync=sync, around_cache=around_cache)
         print(f"{options.mebibytes / seconds:.0f} MiB/s ({seconds:.2f} s, {options.replicas} replicas)")
     if options.small_chunks:
         seconds = run_small(

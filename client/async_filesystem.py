@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial, wraps
@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from peacefs.client.limits import async_calls_at_once_max
+from peacefs.protocol.errors import PeacefsError
 
 from .control.addresses import DEFAULT_ADDRESS
 from .control.names import ListingPage
@@ -101,6 +102,12 @@ class AsyncPeaceFileSystem:
 
     read = _on_a_thread(PeaceFileSystem.read)
     write = _on_a_thread(PeaceFileSystem.write)
+
+    async def write_many(
+        self, files: Mapping[str, bytes], *, overwrite: bool = False, replication: int | None = None
+    ) -> dict[str, PeacefsError]:
+        """Write whole files, small ones together; return the errors of those that failed, by path."""
+        return await self.call(self.files.write_many, files, overwrite=overwrite, replication=replication)
 
     # -- names -------------------------------------------------------------------------------------
 

@@ -6,14 +6,14 @@ import os
 import socket
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from msgspec.structs import replace
 
-from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.errors import BadRequest, PeacefsError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import NodeId, new_request_id
 from peacefs.protocol.limits import chunk_bytes_max
@@ -44,6 +44,7 @@ from .file_objects import AppendingSink, FileSink, FileSource
 from .parallel_reads import ParallelReads
 from .quotas import Quotas
 from .snapshots import Snapshots
+from .together import run_together
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
 from .transfer.write_grants import GrantClient
@@ -54,6 +55,9 @@ from .xattrs import ExtendedAttributes
 _Entries = list[FileStatus]
 _Texts = list[str]
 _Objects = list[dict[str, Any]]
+
+# Small files that `write_many` has under way at once.
+small_files_at_once_max: Final = 16
 
 
 class PeaceFileSystem(NameApi):
@@ -215,6 +219,31 @@ class PeaceFileSystem(NameApi):
             path, overwrite=overwrite, replication=replication, block_bytes=block_bytes
         ) as sink:
             sink.write(data)
+
+    def write_many(
+        self, files: Mapping[str, bytes], *, overwrite: bool = False, replication: int | None = None
+    ) -> dict[str, PeacefsError]:
+        """Write whole files, of which small ones are under way together. Return the errors by path, if any.
+
+        Each file appears by itself, and one that fails does so alone. For the arguments see `open_for_writing`.
+        """
+        failed: dict[str, PeacefsError] = {}
+        paths = [path for path, data in files.items() if is_small(data)]
+        with operation("write_many", {"files": len(files)}):
+            for at in range(0, len(paths), small_files_at_once_max):
+                part = paths[at : at + small_files_at_once_max]
+                new = [self._new_file(path, overwrite=overwrite, replication=replication) for path in part]
+                participants = [self._small_writes.publish(each, files[each.path]) for each in new]
+                outcomes = run_together(self._driver, self._calls.call_together, participants)
+                for path, outcome in zip(part, outcomes, strict=True):
+                    if isinstance(outcome, PeacefsError):
+                        failed[path] = outcome
+        for path in [path for path, data in files.items() if not is_small(data)]:
+            try:
+                self.write(path, files[path], overwrite=overwrite, replication=replication)
+            except PeacefsError as error:
+                failed[path] = error
+        return failed
 
     def _write_at_once(self, data: bytes, file: NewFile) -> None:
         with operation("write", {"path": file.path}):

@@ -41,8 +41,8 @@ class DatanodeOptions:
     scrub_period_s: float = scrub_period_s
     scrub_bytes_per_second: float = scrub_bytes_per_second
     copy_bytes_per_second: float = copy_bytes_per_second
-    #: True if large chunks should not fill the page cache.
-    write_around_cache: bool = False
+    #: True if large chunks should not fill the page cache, False if they should; None to choose for each disk.
+    write_around_cache: bool | None = None
     #: The directories for chunks, one per disk; empty means `directory` itself.
     data_directories: tuple[Path, ...] = ()
     #: The other coordinators of the cluster; one of all of them leads.

@@ -43,6 +43,7 @@ from peacefs.runtime import effects as fx
 from peacefs.runtime.begun_calls import with_begun_calls
 from peacefs.runtime.connection_pool import ConnectionPool
 from peacefs.runtime.in_process_payloads import ServedHere
+from peacefs.runtime.served_request import is_observed
 from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.runtime.tls import TlsIdentity, describe_tls
 from peacefs.service.browser_guard import BrowserGuard, OwnNames
@@ -192,6 +193,7 @@ class Datanode:
                 wall_clock=self._clock.now_s,
             ),
             self._chunk_server,
+            one_by_one=is_observed,
         )
         budget = CopyBudget(options.copy_bytes_per_second)
         self._orders = Orders(

@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import Final
 
 from peacefs.protocol.errors import (
@@ -169,6 +170,13 @@ class SocketConnection(SendingEnd):
         self._at += end
         message_end = PREFIX_BYTES + prefix.message_bytes
         return Frame(decode_message(prefix, come[PREFIX_BYTES:message_end]), come[message_end:end], prefix.tag)
+
+    def frames_after(self, first: Frame, more_after: Callable[[Frame], bool]) -> list[Frame]:
+        """Return `first` and the frames after it that have arrived whole, as long as `more_after` is True."""
+        frames = [first]
+        while self._at < self._end and more_after(frames[-1]) and (frame := self._frame_ahead()) is not None:
+            frames.append(frame)
+        return frames
 
     def receive(self, timeout_s: float, into: memoryview | None = None, payload_max: int | None = None) -> Frame:
         """Receive a frame. Its first bytes, and then the rest of it, may each take `timeout_s`.

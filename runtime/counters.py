@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from math import inf
 from threading import Lock
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
-from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 #: One registry per process, since a process is one service.
 registry = CollectorRegistry()
@@ -50,6 +53,39 @@ class QuickCounter(CountElsewhere):
     def inc(self, amount: int = 1) -> None:
         with self._lock:
             self._count += amount
+
+
+class QuickHistogram(Collector):
+    """A histogram without labels for hot paths: the library's takes ten times as many calls. Thread-safe.
+
+    Create each name once per process.
+    """
+
+    def __init__(self, name: str, meaning: str, buckets: Sequence[float]) -> None:
+        """`buckets` are the upper bounds, in order, without infinity."""
+        self._name = name
+        self._meaning = meaning
+        self._bounds = list(buckets)
+        self._lock = Lock()
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._sum = 0.0
+        registry.register(self)
+
+    def observe(self, value: float) -> None:
+        with self._lock:
+            self._counts[bisect_left(self._bounds, value)] += 1
+            self._sum += value
+
+    def describe(self) -> list[Metric]:
+        return [HistogramMetricFamily(self._name, self._meaning)]
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            counts, total = accumulate(self._counts), self._sum
+            bounds = [floatToGoString(bound) for bound in (*self._bounds, inf)]  # type: ignore[no-untyped-call]
+            yield HistogramMetricFamily(
+                self._name, self._meaning, buckets=list(zip(bounds, counts, strict=True)), sum_value=total
+            )
 
 
 frames_sent = QuickCounter("peacefs_frames_sent", "Frames sent to other services and to clients")

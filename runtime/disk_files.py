@@ -14,6 +14,7 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.limits import KIB
 
 from . import effects as fx
+from .write_ways import Trial
 
 # Size of a write with O_DIRECT.
 direct_write_bytes: Final = 512 * KIB
@@ -29,23 +30,27 @@ _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 if _sync_file_range is not None:
     _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
+# The most buffers that one call may write.
+_PIECES_MAX = os.sysconf("SC_IOV_MAX")
 _NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
 class DiskFile(fx.File):
     """A file descriptor and the offset where the next append goes."""
 
-    __slots__ = ("descriptor", "end")
+    __slots__ = ("descriptor", "end", "trial")
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
+        #: Measures the way that the file is written, if the driver chooses between two.
+        self.trial: Trial | None = None
         self.end = os.fstat(descriptor).st_size
 
     def append(self, buffers: Sequence[Bytes]) -> None:
         """Write all buffers to the end of the file. Raises OSError."""
         pending = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
         while pending:
-            written = os.pwritev(self.descriptor, pending, self.end)
+            written = os.pwritev(self.descriptor, pending[:_PIECES_MAX], self.end)
             self.end += written
             while pending and written >= len(pending[0]):
                 written -= len(pending.pop(0))

@@ -32,6 +32,8 @@ from peacefs.protocol.messages import Failure, Message
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 Address = tuple[str, int]
+#: Path, offset and length of a part of a file.
+Part = tuple[str, int, int]
 
 
 class Effect:
@@ -109,6 +111,19 @@ class Receive(Effect):
 
 
 @dataclass(slots=True)
+class ReceiveFrames(Receive):
+    #: True if the peer's next frame may be returned together with this one.
+    more_after: Callable[[Frame], bool] = lambda frame: True
+
+
+@dataclass(slots=True)
+class SendFrames(Effect):
+    connection: Connection
+    frames: Sequence[Frame]
+    timeout_s: float
+
+
+@dataclass(slots=True)
 class ReceiveMore(Effect):
     connection: Connection
     count: int
@@ -154,6 +169,11 @@ class ReadPart(Effect):
     path: str
     offset: int
     length: int
+
+
+@dataclass(slots=True)
+class ReadFromMemory(Effect):
+    parts: Sequence[Part]
 
 
 @dataclass(slots=True)
@@ -246,6 +266,11 @@ class WallClock(Effect):
 @dataclass(slots=True)
 class Sleep(Effect):
     seconds: float
+
+
+@dataclass(slots=True)
+class Spawn(Effect):
+    steps: Generator[Effect, Any, None]
 
 
 @dataclass(slots=True)
@@ -343,6 +368,31 @@ def next_request(connection: Connection, *, timeout_s: float) -> Steps[Frame]:
     return (yield Receive(connection, timeout_s, None, begins_request=True))  # type: ignore[no-any-return]
 
 
+def next_requests(
+    connection: Connection, *, timeout_s: float, more_after: Callable[[Frame], bool]
+) -> Steps[list[Frame]]:
+    """Receive the next request as `next_request` does, and those that have arrived whole after it.
+
+    A frame for which `more_after` is False is the last one. Payloads are valid until the next receive.
+    """
+    return (  # type: ignore[no-any-return]
+        yield ReceiveFrames(connection, timeout_s, None, None, begins_request=True, more_after=more_after)
+    )
+
+
+def receive_frames(connection: Connection, *, timeout_s: float) -> Steps[list[Frame]]:
+    """Receive a frame, and those that have arrived whole after it. Payloads are valid until the next receive."""
+    return (yield ReceiveFrames(connection, timeout_s, None))  # type: ignore[no-any-return]
+
+
+def send_frames(connection: Connection, frames: Sequence[Frame], *, timeout_s: float) -> Steps[None]:
+    """Send several small frames at once. Raises the errors of `send`; some of the frames may have been sent then.
+
+    Another participant may receive on the same connection meanwhile, but not send.
+    """
+    yield SendFrames(connection, frames, timeout_s)
+
+
 def release(connection: Connection) -> Steps[None]:
     """Return a connection to the pool. Allowed only between requests."""
     yield Release(connection)
@@ -381,6 +431,11 @@ def read_part(path: str, offset: int, length: int) -> Steps[bytes]:
     The driver may keep the file open for the next reader, for a while even after it was deleted.
     """
     return (yield ReadPart(path, offset, length))  # type: ignore[no-any-return]
+
+
+def read_from_memory(parts: Sequence[Part]) -> Steps[list[bytes | None]]:
+    """Read parts of files that are open and in memory, without waiting; None for every other part."""
+    return (yield ReadFromMemory(parts))  # type: ignore[no-any-return]
 
 
 def read_at(file: File, offset: int, length: int) -> Steps[bytes]:
@@ -463,6 +518,11 @@ def wall_clock() -> Steps[float]:
 
 def sleep(seconds: float) -> Steps[None]:
     yield Sleep(seconds)
+
+
+def spawn(steps: Steps[None]) -> Steps[None]:
+    """Run another participant beside this one, after those that are ready. It must not raise."""
+    yield Spawn(steps)
 
 
 def wait(ticket: Ticket, *, timeout_s: float) -> Steps[bool]:

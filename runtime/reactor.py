@@ -27,18 +27,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any, Final
 
 from peacefs.protocol.errors import PeacefsError, PeerTimeout
+from peacefs.protocol.frames import Frame
 from peacefs.protocol.limits import begun_frame_timeout_s
-from peacefs.protocol.trace_context import TraceContext, current, stamped, switch_to
+from peacefs.protocol.trace_context import current, stamped, switch_to
 
 from . import effects as fx
 from .connections import SocketConnection
-from .served_request import ServedRequest
+from .running_participants import Begun, RunningParticipant, Synced, nobody_hears, report_bug
 from .thread_driver import ThreadDriver
 
 # The reactor's thread writes to the disk itself only if recent writes took less than `quick_disk_s`. If it hangs
@@ -56,43 +56,12 @@ _LATER: Final = object()
 _BULK = (fx.ReadAt, fx.SendFile)
 #: The disk's recent time is smoothed over about this many operations.
 _DISK_TIMES = 8
-_EVENTS = {fx.Receive: select.EPOLLIN, fx.Send: select.EPOLLOUT}
+#: Effects that never wait.
+_AT_ONCE = (fx.Now, fx.WallClock, fx.Release, fx.ReadFromMemory)
+_EVENTS = {fx.Receive: select.EPOLLIN, fx.ReceiveFrames: select.EPOLLIN, fx.Send: select.EPOLLOUT}
 
 
-@dataclass(slots=True, eq=False)
-class _RunningParticipant:
-    """A running participant. `effect` is the one it waits for, or last waited for, compared by identity."""
-
-    steps: fx.Steps[None]
-    ended: Callable[[Exception | None], None]
-    effect: fx.Effect | None = None
-    waits: bool = False
-    deadline_s: float = inf
-    #: The time of its next timer, which checks whether the deadline has moved.
-    looked_at_s: float = inf
-    unsent: memoryview | None = None
-    keeps_worker: bool = False
-    request: ServedRequest | None = None
-    #: The context of its request, if it serves only one.
-    context: TraceContext | None = None
-
-
-@dataclass(slots=True)
-class _Synced(fx.Effect):
-    """Hands a participant back to the reactor's thread with the result of a sync by a worker."""
-
-    fault: OSError | None
-
-
-class _Begun(fx.Effect):
-    """Makes the reactor's thread run the first step of a participant."""
-
-
-def _nobody_hears(_fault: Exception | None) -> None:
-    """Replace the callback of a participant that has ended."""
-
-
-_Performer = Callable[[_RunningParticipant, Any], Any]
+_Performer = Callable[[RunningParticipant, Any], Any]
 
 
 def _at_once(perform: Callable[[Any], Any]) -> _Performer:
@@ -117,12 +86,12 @@ class Reactor:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._bell, select.EPOLLIN)
         self._lock = threading.Lock()
-        self._armed: dict[int, _RunningParticipant] = {}
+        self._armed: dict[int, RunningParticipant] = {}
         self._ready: deque[int] = deque()
-        self._fired: deque[tuple[_RunningParticipant, fx.Effect]] = deque()
+        self._fired: deque[tuple[RunningParticipant, fx.Effect]] = deque()
         #: Participants that could go on but let others run first.
-        self._yielded: deque[tuple[_RunningParticipant, fx.Effect]] = deque()
-        self._timers: list[tuple[float, int, _RunningParticipant]] = []
+        self._yielded: deque[tuple[RunningParticipant, fx.Effect]] = deque()
+        self._timers: list[tuple[float, int, RunningParticipant]] = []
         self._numbers = itertools.count()
         self._is_asleep = False
         self._sleeps_until_s = inf
@@ -133,14 +102,21 @@ class Reactor:
         self._performers: dict[type[fx.Effect], _Performer] = {
             fx.Connect: self._connect,
             fx.Send: self._send,
+            fx.SendFrames: self._send_frames,
             fx.Receive: self._receive_or_begin,
+            fx.ReceiveFrames: self._receive_several,
+            fx.Close: self._close,
+            fx.Spawn: self._spawn,
             fx.Wait: self._wait,
             fx.Sleep: self._sleep,
             fx.ReadPart: self._read_part,
-            _Begun: _at_once(lambda effect: None),
-            _Synced: self._synced,
+            Begun: _at_once(lambda effect: None),
+            Synced: self._synced,
             **dict.fromkeys((fx.AppendToFile, fx.Sync), self._on_disk),
-            **{kind: _at_once(driver.performer(kind)) for kind in (fx.Now, fx.WallClock, fx.Release, fx.Close)},
+            **{
+                kind: _at_once(driver.performer(kind))
+                for kind in (fx.Now, fx.WallClock, fx.Release, fx.ReadFromMemory)
+            },
         }
 
     def start(self) -> None:
@@ -152,12 +128,12 @@ class Reactor:
 
         `ended` is called on any thread when it ends, with its exception or None.
         """
-        run = _RunningParticipant(steps, ended)
+        run = RunningParticipant(steps, ended)
         self._resume(run, partial(next, steps))
 
     def begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
         """Start a participant on the reactor's thread, in the trace context of the caller."""
-        self._hand_back(_RunningParticipant(steps, ended, context=current()), _Begun())
+        self._hand_back(RunningParticipant(steps, ended, context=current()), Begun())
 
     def stop(self) -> None:
         """Stop all threads, after the last participant has ended. May be called twice, or without `start`."""
@@ -174,12 +150,12 @@ class Reactor:
 
     # -- going on ----------------------------------------------------------------------------------
 
-    def _resume(self, run: _RunningParticipant, step: Callable[[], fx.Effect]) -> None:
+    def _resume(self, run: RunningParticipant, step: Callable[[], fx.Effect]) -> None:
         """Run one step of a participant, and continue with the effect that it yields."""
         self._go_on(run, None, step)
 
     def _go_on(
-        self, run: _RunningParticipant, effect: fx.Effect | None, step: Callable[[], fx.Effect] | None = None
+        self, run: RunningParticipant, effect: fx.Effect | None, step: Callable[[], fx.Effect] | None = None
     ) -> None:
         """Perform `effect`, or the one that `step` returns, and all further ones until the participant waits."""
         steps, performers = run.steps, self._performers
@@ -203,13 +179,13 @@ class Reactor:
         except Exception as error:
             self._end(run, error)
 
-    def _end(self, run: _RunningParticipant, fault: Exception | None) -> None:
-        self._end_request(run)
+    def _end(self, run: RunningParticipant, fault: Exception | None) -> None:
+        run.end_request()
         # A timer may refer to the run for minutes, so drop what the run refers to.
-        ended, run.ended, run.effect, run.unsent = run.ended, _nobody_hears, None, None
+        ended, run.ended, run.effect, run.unsent = run.ended, nobody_hears, None, None
         ended(fault)
 
-    def _time_out(self, run: _RunningParticipant, effect: fx.Effect) -> None:
+    def _time_out(self, run: RunningParticipant, effect: fx.Effect) -> None:
         if not isinstance(effect, fx.Receive | fx.Send):
             result = effect.ticket.fired if isinstance(effect, fx.Wait) else None
             self._resume(run, partial(run.steps.send, result))
@@ -221,7 +197,7 @@ class Reactor:
 
     # -- effects -----------------------------------------------------------------------------------
 
-    def _by_worker(self, run: _RunningParticipant, effect: fx.Effect) -> Any:
+    def _by_worker(self, run: RunningParticipant, effect: fx.Effect) -> Any:
         if isinstance(effect, _BULK):
             run.keeps_worker = True
         if not self._is_here():
@@ -229,12 +205,12 @@ class Reactor:
         self._workers.submit(self._go_on, run, effect)
         return _LATER
 
-    def _read_part(self, run: _RunningParticipant, effect: fx.ReadPart) -> Any:
+    def _read_part(self, run: RunningParticipant, effect: fx.ReadPart) -> Any:
         """Read on this thread if the file is open and in the page cache; else in a worker."""
         data = self._driver.kept_files.read_from_memory(effect.path, effect.offset, effect.length)
         return data if data is not None else self._by_worker(run, effect)
 
-    def _on_disk(self, run: _RunningParticipant, effect: fx.Effect) -> Any:
+    def _on_disk(self, run: RunningParticipant, effect: fx.Effect) -> Any:
         if self._is_here() and (run.keeps_worker or self._disk_s > quick_disk_s):
             return self._by_worker(run, effect)
         fault = None
@@ -246,17 +222,17 @@ class Reactor:
         self._disk_s += (time.monotonic() - began_s - self._disk_s) / _DISK_TIMES
         if isinstance(effect, fx.Sync) and not run.keeps_worker and not self._is_here():
             # Continue on the reactor's thread: two running threads would compete for the interpreter lock.
-            return self._hand_back(run, _Synced(fault))
+            return self._hand_back(run, Synced(fault))
         if fault is not None:
             raise fault
         return None
 
-    def _hand_back(self, run: _RunningParticipant, effect: _Begun | _Synced) -> Any:
+    def _hand_back(self, run: RunningParticipant, effect: Begun | Synced) -> Any:
         self._park(run, effect, inf)
         self._fire(run, effect)
         return _LATER
 
-    def _synced(self, _run: _RunningParticipant, effect: _Synced) -> None:
+    def _synced(self, _run: RunningParticipant, effect: Synced) -> None:
         if effect.fault is not None:
             raise effect.fault
 
@@ -264,28 +240,34 @@ class Reactor:
         """Return whether the caller runs on the reactor's thread, which must not block."""
         return threading.get_ident() == self._here
 
-    def _connect(self, run: _RunningParticipant, effect: fx.Connect) -> Any:
+    def _connect(self, run: RunningParticipant, effect: fx.Connect) -> Any:
         kept = self._driver.pool.kept(effect.address, effect.name)
         return kept if kept is not None else self._by_worker(run, effect)
 
-    def _receive_or_begin(self, run: _RunningParticipant, effect: fx.Receive) -> Any:
+    def _receive_or_begin(self, run: RunningParticipant, effect: fx.Receive) -> Any:
         if not effect.begins_request:
             return self._receive(run, effect)
-        self._end_request(run)
+        run.end_request()
         frame = self._receive(run, effect)
         if frame is not _LATER:
-            run.request = ServedRequest(frame.message)
-            switch_to(run.request.context)
+            run.begin_request(frame.message)
         return frame
 
-    @staticmethod
-    def _end_request(run: _RunningParticipant) -> None:
-        if run.request is not None:
-            run.request.end()
-            run.request = None
-            switch_to(None)
+    def _receive_several(self, run: RunningParticipant, effect: fx.ReceiveFrames) -> Any:
+        """Receive all frames that came; one that ends the list of requests is served in its own context."""
+        if effect.begins_request:
+            run.end_request()
+        frames = self._receive(run, effect)
+        if frames is _LATER:
+            return _LATER
+        if isinstance(frames, Frame):
+            assert isinstance(effect.connection, SocketConnection)
+            frames = effect.connection.frames_after(frames, effect.more_after)
+        if effect.begins_request and not effect.more_after(frames[-1]):
+            run.begin_request(frames[-1].message)
+        return frames
 
-    def _receive(self, run: _RunningParticipant, effect: fx.Receive) -> Any:
+    def _receive(self, run: RunningParticipant, effect: fx.Receive) -> Any:
         connection = effect.connection
         assert isinstance(connection, SocketConnection)
         if effect.begins_request:
@@ -310,7 +292,7 @@ class Reactor:
             return self._by_worker(run, effect)
         return self._park(run, effect, effect.timeout_s, connection)
 
-    def _send(self, run: _RunningParticipant, effect: fx.Send) -> Any:
+    def _send(self, run: RunningParticipant, effect: fx.Send) -> Any:
         connection = effect.connection
         assert isinstance(connection, SocketConnection)
         if run.keeps_worker:
@@ -325,14 +307,42 @@ class Reactor:
         run.unsent = unsent
         return self._park(run, effect, effect.timeout_s, connection)
 
-    def _wait(self, run: _RunningParticipant, effect: fx.Wait) -> Any:
+    def _send_frames(self, run: RunningParticipant, effect: fx.SendFrames) -> Any:
+        connection = effect.connection
+        assert isinstance(connection, SocketConnection)
+        if run.keeps_worker:
+            return self._by_worker(run, effect)
+        rest, run.unsent = run.unsent, None
+        if rest is not None:
+            connection.send_rest(rest, effect.timeout_s)
+        elif rest := connection.send_frames_now(effect.frames):
+            # With blocking calls: another participant may wait for this connection to become readable.
+            run.unsent = rest
+            self._workers.submit(self._go_on, run, effect)
+            return _LATER
+        return None
+
+    def _close(self, run: RunningParticipant, effect: fx.Close) -> None:
+        """Close a connection, and wake another participant that waits for it."""
+        connection = effect.connection
+        assert isinstance(connection, SocketConnection)
+        with self._lock:
+            other = self._armed.pop(connection.fileno(), None)
+        self._driver.perform(effect)
+        if other is not None and other is not run and (waited := other.effect) is not None:
+            self._fire(other, waited)
+
+    def _spawn(self, _run: RunningParticipant, effect: fx.Spawn) -> None:
+        self._hand_back(RunningParticipant(effect.steps, report_bug), Begun())
+
+    def _wait(self, run: RunningParticipant, effect: fx.Wait) -> Any:
         if effect.ticket.fired:
             return True
         self._park(run, effect, effect.timeout_s)
         effect.ticket.when_fired(lambda: self._fire(run, effect))
         return _LATER
 
-    def _sleep(self, run: _RunningParticipant, effect: fx.Sleep) -> Any:
+    def _sleep(self, run: RunningParticipant, effect: fx.Sleep) -> Any:
         if effect.seconds == 0 and not (self._ready or self._fired):
             return None
         return self._park(run, effect, effect.seconds)
@@ -341,7 +351,7 @@ class Reactor:
 
     def _park(
         self,
-        run: _RunningParticipant,
+        run: RunningParticipant,
         effect: fx.Effect,
         timeout_s: float,
         connection: SocketConnection | None = None,
@@ -357,20 +367,20 @@ class Reactor:
                 self._arm(run, connection, _EVENTS[type(effect)])
         return _LATER
 
-    def _yield(self, run: _RunningParticipant, effect: fx.Receive) -> Any:
+    def _yield(self, run: RunningParticipant, effect: fx.Receive) -> Any:
         """Let all participants that are ready run first."""
         self._park(run, effect, effect.timeout_s)
         self._yielded.append((run, effect))
         self._ring()
         return _LATER
 
-    def _look_at(self, run: _RunningParticipant) -> None:
+    def _look_at(self, run: RunningParticipant) -> None:
         run.looked_at_s = run.deadline_s
         heapq.heappush(self._timers, (run.deadline_s, next(self._numbers), run))
         if run.deadline_s < self._sleeps_until_s:
             self._ring()
 
-    def _arm(self, run: _RunningParticipant, connection: SocketConnection, events: int) -> None:
+    def _arm(self, run: RunningParticipant, connection: SocketConnection, events: int) -> None:
         descriptor = connection.fileno()
         self._armed[descriptor] = run
         # One event only: between waits, a worker may use the connection with blocking calls.
@@ -381,7 +391,7 @@ class Reactor:
             self._epoll.register(descriptor, events)
             connection.is_polled = True
 
-    def _fire(self, run: _RunningParticipant, effect: fx.Effect) -> None:
+    def _fire(self, run: RunningParticipant, effect: fx.Effect) -> None:
         self._fired.append((run, effect))
         self._ring()
 
@@ -426,7 +436,7 @@ class Reactor:
             return overdue
         return self._poll
 
-    def _woken(self, run: _RunningParticipant, effect: fx.Effect) -> Callable[[], None]:
+    def _woken(self, run: RunningParticipant, effect: fx.Effect) -> Callable[[], None]:
         run.waits = False
         return partial(self._go_on, run, effect)
 
@@ -445,7 +455,7 @@ class Reactor:
             return self._overdue(run)
         return None
 
-    def _overdue(self, run: _RunningParticipant) -> Callable[[], None]:
+    def _overdue(self, run: RunningParticipant) -> Callable[[], None]:
         effect = run.effect
         assert effect is not None
         run.waits = False

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import BadRequest, PeerTimeout, PeerUnreachable
-from peacefs.protocol.frames import encode
+from peacefs.protocol.frames import Frame, encode
 from peacefs.protocol.limits import frame_ahead_bytes, sealed_record_bytes_max
 from peacefs.protocol.messages import Message
 from peacefs.protocol.seals import Sealer
@@ -174,6 +174,38 @@ class SendingEnd(fx.Connection):
             buffers = (self._socket.seal(buffers),)
         sent = self._send_without_waiting(buffers)
         return memoryview(b"".join(buffers))[sent:] if sent < sum(map(len, buffers)) else _NOTHING
+
+    def send_frames(self, frames: Sequence[Frame], timeout_s: float) -> None:
+        """Send small frames at once."""
+        self.send_rest(self.send_frames_now(frames), timeout_s)
+
+    def send_frames_now(self, frames: Sequence[Frame]) -> memoryview:
+        """Send small frames at once, without waiting; the unsent rest must go to `send_rest`."""
+        frames_sent.inc(len(frames))
+        parts: list[Bytes] = []
+        for message, payload, tag, _unread in frames:
+            parts += (encode(message, len(payload), tag), payload)
+        buffers = self._sealed(b"".join(parts))
+        if isinstance(self._socket, TlsSocket):
+            buffers = (self._socket.seal(buffers),)
+        sent = self._send_without_waiting(buffers)
+        return memoryview(b"".join(buffers))[sent:] if sent < sum(map(len, buffers)) else _NOTHING
+
+    def send_rest(self, rest: memoryview, timeout_s: float) -> None:
+        """Send what `send_frames_now` has left, below TLS and seals."""
+        if not rest:
+            return
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            self._limit(socket.SO_SNDTIMEO, timeout_s)
+            while rest:
+                rest = rest[self._wire.send(rest) :]
+                if rest and time.monotonic() >= deadline_s:
+                    raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
     def send_rest_now(self, rest: memoryview) -> memoryview:
         return rest[self._send_without_waiting((rest,)) :]

@@ -34,3 +34,8 @@ class ServedRequest:
             about = "" if chunk is None else f" of chunk {show(chunk)}"
             duration_ms = (time.monotonic() - self._began_s) * 1000
             log.debug("%s%s: over after %.1f ms", type(self._message).__name__, about, duration_ms)
+
+
+def is_observed() -> bool:
+    """Return whether each request is traced or logged, so that its time must be measured by itself."""
+    return is_tracing() or log.isEnabledFor(logging.DEBUG)

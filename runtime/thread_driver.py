@@ -27,6 +27,7 @@ from .connection_pool import ConnectionPool
 from .disk_files import DirectFile, DiskFile, list_directory, sync_directory
 from .kept_files import KeptFiles
 from .tracing import is_tracing, observed_here
+from .write_ways import Trial, WriteWays
 
 T = TypeVar("T")
 log = logging.getLogger("peacefs.disk")
@@ -53,7 +54,8 @@ class ThreadDriver:
 
     `call_coordinator` sends a control message, with a timeout in seconds, and returns the reply. `sync_to_disk` is
     False only in benchmarks that measure the cost of fsync. With `write_around_cache`, files that are written once
-    bypass the page cache if the file system supports it. `files_kept_max` is the number of files that stay open
+    bypass the page cache if the file system supports it; with None, each disk goes the way that is measured to be
+    faster. `files_kept_max` is the number of files that stay open
     between reads of parts of them.
     """
 
@@ -63,13 +65,14 @@ class ThreadDriver:
         call_coordinator: Callable[[Message, float], Message],
         *,
         sync_to_disk: bool = True,
-        write_around_cache: bool = False,
+        write_around_cache: bool | None = False,
         files_kept_max: int = 0,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._sync_to_disk = sync_to_disk
         # A DirectFile writes its last bytes at the sync; without syncs they would be lost.
-        self._write_around_cache = write_around_cache and sync_to_disk
+        self._write_around_cache = write_around_cache if sync_to_disk else False
+        self._write_ways = WriteWays()
         self._said_no_direct = False
         self.pool = pool
         self._bounded_reads = BoundedReads()
@@ -81,13 +84,16 @@ class ThreadDriver:
             fx.SendDescriptor: lambda e: e.connection.send_descriptor(e.message, e.file, e.timeout_s),
             fx.ReceiveDescriptor: lambda e: e.connection.receive_descriptor(e.timeout_s),
             fx.Receive: lambda e: e.connection.receive(e.timeout_s, e.into, e.payload_max),
+            fx.ReceiveFrames: lambda e: e.connection.frames_after(e.connection.receive(e.timeout_s), e.more_after),
+            fx.SendFrames: lambda e: e.connection.send_frames(e.frames, e.timeout_s),
             fx.ReceiveMore: lambda e: e.connection.receive_more(e.count, e.timeout_s, e.into),
             fx.Release: lambda e: pool.release(e.connection),
             fx.Close: lambda e: pool.close(e.connection),
             fx.Call: lambda e: call_coordinator(stamped(e.message), e.timeout_s),
             fx.OpenLocalFile: self._open_file,
-            fx.AppendToFile: lambda e: e.file.append(e.buffers),
+            fx.AppendToFile: self._append,
             fx.ReadPart: lambda e: self.kept_files.read(e.path, e.offset, e.length),
+            fx.ReadFromMemory: lambda e: [self.kept_files.read_from_memory(*part) for part in e.parts],
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
             fx.ReadInto: lambda e: self._bounded_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
             fx.ReadAhead: lambda e: self._bounded_reads.read_ahead(e.file, e.offset, e.length),
@@ -95,7 +101,7 @@ class ThreadDriver:
             fx.Sync: self._sync,
             fx.DropCached: self._drop_cached,
             fx.TruncateFile: self._truncate,
-            fx.CloseFile: lambda e: os.close(e.file.descriptor),
+            fx.CloseFile: self._close_file,
             fx.RenameFile: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
             fx.SyncDirectory: lambda e: self.sync_directory(e.path),
             fx.Remove: lambda e: Path(e.path).unlink(missing_ok=True),
@@ -105,6 +111,7 @@ class ThreadDriver:
             fx.WallClock: lambda e: wall_clock(),
             fx.Sleep: lambda e: time.sleep(e.seconds),
             fx.Wait: lambda e: _wait(e.ticket, e.timeout_s),
+            fx.Spawn: lambda e: threading.Thread(target=self.run, args=(e.steps,), daemon=True).start(),
         }
 
     def close(self) -> None:
@@ -141,10 +148,47 @@ class ThreadDriver:
 
     def _open_file(self, effect: fx.OpenLocalFile) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
+        if effect.written_once and self._write_around_cache is None:
+            return self._open_measured(effect.path, flags)
         if effect.written_once and self._write_around_cache:
             direct = self._open_direct(effect.path, flags)
             if direct is not None:
                 return direct
+        return self._open_cached(effect, flags)
+
+    def _open_measured(self, path: str, flags: int) -> DiskFile:
+        """Open a file to be written in the way that its disk is best at, and measure it."""
+        directory = Path(path).parent
+        trial = self._write_ways.begin(directory.stat().st_dev, str(directory))
+        try:
+            file: DiskFile | None = self._open_direct(path, flags) if trial.is_around else None
+            if file is None:
+                if trial.is_around:
+                    self._write_ways.has_no_around(trial)
+                file = DiskFile(os.open(path, flags, FILE_MODE))
+        except OSError:
+            self._write_ways.given_up(trial)
+            raise
+        file.trial = trial
+        return file
+
+    def _append(self, effect: fx.AppendToFile) -> None:
+        file = effect.file
+        assert isinstance(file, DiskFile)
+        if file.trial is None:
+            file.append(effect.buffers)
+            return
+        began_s = time.monotonic()
+        file.append(effect.buffers)
+        file.trial.spent_s += time.monotonic() - began_s
+
+    def _close_file(self, effect: fx.CloseFile) -> None:
+        assert isinstance(effect.file, DiskFile)
+        if effect.file.trial is not None:
+            self._write_ways.given_up(effect.file.trial)
+        os.close(effect.file.descriptor)
+
+    def _open_cached(self, effect: fx.OpenLocalFile, flags: int) -> DiskFile:
         try:
             return DiskFile(os.open(effect.path, flags, FILE_MODE))
         except OSError as error:
@@ -174,7 +218,22 @@ class ThreadDriver:
         assert isinstance(effect.file, DiskFile)
         if self._sync_to_disk:
             fsyncs_of_files.inc()
+            began_s = time.monotonic()
             effect.file.sync()
+            if effect.file.trial is not None:
+                effect.file.trial.spent_s += time.monotonic() - began_s
+                self._written(effect.file.trial, effect.file.end)
+
+    def _written(self, trial: Trial, size: int) -> None:
+        chosen = self._write_ways.written(trial, size)
+        if chosen is not None:
+            log.info(
+                "%s: large chunks now go %s the page cache; a MiB takes %.2f ms through it, %.2f around it",
+                trial.directory,
+                "around" if chosen.is_around else "through",
+                chosen.through_s * 1000,
+                chosen.around_s * 1000,
+            )
 
     def sync_directory(self, path: str) -> None:
         if self._sync_to_disk:

@@ -8,12 +8,13 @@ costs nothing here. `slow_datanode` runs a datanode with it.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from itertools import pairwise
 
 from peacefs.datanode.store.chunk_store import Sealed, Staged
 from peacefs.datanode.store.interface import ChunkIntake
 from peacefs.protocol.checksums import Bytes
-from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.errors import BadRequest, ChunkError
 from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.messages import Replica
 from peacefs.runtime import effects as fx
@@ -93,6 +94,19 @@ class EmulatedDisk:
             return (yield from self._store.seal(staged, sums, data))
         finally:
             self._arm.end(staged)
+
+    def take(self, chunk: ChunkId, version: Version, sums: Bytes, data: Bytes) -> Staged:
+        staged = self._store.take(chunk, version, sums, data)
+        self._arm.begin(staged)
+        return staged
+
+    def seal_many(self, chunks: Sequence[Staged]) -> fx.Steps[list[Sealed | ChunkError]]:
+        try:
+            yield from self._wait(sum(staged.length for staged in chunks))
+            return (yield from self._store.seal_many(chunks))
+        finally:
+            for staged in chunks:
+                self._arm.end(staged)
 
     def discard(self, staged: Staged) -> fx.Steps[None]:
         self._arm.end(staged)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 from peacefs.client.limits import client_answer_timeout_s, client_retry_s
-from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, Unauthenticated, from_wire
+from peacefs.protocol.errors import (
+    PeacefsError,
+    PeerTimeout,
+    PeerUnreachable,
+    ProtocolViolation,
+    Unauthenticated,
+    from_wire,
+)
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import control_call_timeout_s
 from peacefs.protocol.messages import (
@@ -36,6 +44,14 @@ from .token_source import TokenSource
 log = logging.getLogger("peacefs.client")
 M = TypeVar("M", bound=Message)
 _NAME = "the coordinator"
+
+
+class _Sent(NamedTuple):
+    """A request that was sent: to whom, with which token, and over which connection."""
+
+    asked: CoordinatorAddress
+    token: str
+    connection: SocketConnection
 
 
 class ControlRpc:
@@ -106,12 +122,55 @@ class ControlRpc:
             lambda: self._attempt(traced, answer_timeout_s), client_retry_s, self._coordinators.count
         )
 
+    def call_together(self, messages: Sequence[Message], timeout_s: float) -> list[Message | PeacefsError]:
+        """Send calls at once, each over its own connection; return the answer to each, or its error."""
+        sent: list[_Sent | None] = []
+        for message in messages:
+            try:
+                sent.append(self._send(message, timeout_s / 2))
+            except (NotReached, Unanswered):
+                sent.append(None)
+        answers: list[Message | PeacefsError] = []
+        for message, one in zip(messages, sent, strict=True):
+            try:
+                answers.append(self._call_sent(message, one, timeout_s))
+            except PeacefsError as error:
+                answers.append(error)
+        return answers
+
+    def _call_sent(self, message: Message, sent: _Sent | None, timeout_s: float) -> Message:
+        """Return the answer to a call that was sent; if there is none yet, repeat the call."""
+        try:
+            if sent is not None:
+                return self._answer_to(sent, message, timeout_s / 2)
+        except Unanswered:
+            pass
+        except PeacefsError as refusal:
+            if not refusal.retriable:
+                raise
+        return self.call(message, timeout_s)
+
     def _attempt(self, message: Message, timeout_s: float) -> Message:
+        return self._answer_to(self._send(message, timeout_s), message, timeout_s)
+
+    def _send(self, message: Message, timeout_s: float) -> _Sent:
         token = self._token.current() if self._token is not None else ""
         asked = self._coordinators.current
         connection = self._connected(asked, token)
         try:
             connection.send(stamped(message), b"", timeout_s)
+        except (PeerUnreachable, PeerTimeout) as fault:
+            self._connections.close(connection)
+            self._coordinators.leave(asked)
+            raise Unanswered(fault) from None
+        except BaseException:
+            self._connections.close(connection)
+            raise
+        return _Sent(asked, token, connection)
+
+    def _answer_to(self, sent: _Sent, message: Message, timeout_s: float) -> Message:
+        asked, token, connection = sent
+        try:
             reply = connection.receive(timeout_s).message
         except (PeerUnreachable, PeerTimeout) as fault:
             self._connections.close(connection)

@@ -68,7 +68,7 @@ class NextHop:
             yield from fx.send(self._connection, message, payload, timeout_s=self._timeout_s)
         except PeerError as fault:
             # A hop that hung up may have sent its reason. A hop that accepts no bytes has sent nothing.
-            failure = None if isinstance(fault, PeerTimeout) else (yield from self._last_word())
+            failure = None if isinstance(fault, PeerTimeout) else (yield from last_word(self._connection))
             if failure is not None:
                 raise failure from None
             self._blame(fault)
@@ -84,15 +84,12 @@ class NextHop:
         except PeerError as fault:
             self._blame(fault)
             raise
-        ack = frame.message
-        if isinstance(ack, Failure):
-            raise from_wire(ack.code, ack.message, ack.culprit)
-        if not isinstance(ack, WriteAck):
-            raise ProtocolViolation(f"{self.node} answered a chunk with {type(ack).__name__}", culprit=self.node)
-        if (ack.chunk, ack.version, ack.length, ack.checksum) != (chunk, version, length, checksum):
-            raise ChecksumMismatch(f"{self.node} acknowledged something else than it was sent", culprit=self.node)
-        if [receipt.node for receipt in ack.receipts] != [self.node, *(hop.node for hop in self._onward)]:
-            raise ProtocolViolation(f"{self.node} did not account for every hop after it", culprit=self.node)
+        ack = checked_acknowledgement(
+            frame.message,
+            self.node,
+            (chunk, version, length, checksum),
+            [self.node, *(hop.node for hop in self._onward)],
+        )
         self.waited_onward_s = ack.waited_s
         return ack.receipts
 
@@ -108,14 +105,33 @@ class NextHop:
             connection, self._connection = self._connection, None
             yield from fx.close(connection)
 
-    def _last_word(self) -> fx.Steps[PeacefsError | None]:
-        """Return the Failure that a hop sent before it hung up, if any: it says more than the lost connection."""
-        assert self._connection is not None
-        try:
-            message = (yield from fx.receive(self._connection, timeout_s=last_word_timeout_s)).message
-        except PeerError:
-            return None
-        return from_wire(message.code, message.message, message.culprit) if isinstance(message, Failure) else None
-
     def _blame(self, fault: PeacefsError) -> None:
         fault.culprit = fault.culprit or self.node
+
+
+def checked_acknowledgement(
+    answer: Message, node: NodeId, expected: tuple[ChunkId, Version, int, int], nodes: Sequence[NodeId]
+) -> WriteAck:
+    """Return what `node` answered if it acknowledges exactly the expected chunk, version, length and checksum.
+
+    It must have a receipt of each of `nodes`. Raises the error that a Failure names, ChecksumMismatch or
+    ProtocolViolation.
+    """
+    if isinstance(answer, Failure):
+        raise from_wire(answer.code, answer.message, answer.culprit)
+    if not isinstance(answer, WriteAck):
+        raise ProtocolViolation(f"{node} answered a chunk with {type(answer).__name__}", culprit=node)
+    if (answer.chunk, answer.version, answer.length, answer.checksum) != expected:
+        raise ChecksumMismatch(f"{node} acknowledged something else than it was sent", culprit=node)
+    if [receipt.node for receipt in answer.receipts] != list(nodes):
+        raise ProtocolViolation(f"{node} did not account for every hop after it", culprit=node)
+    return answer
+
+
+def last_word(connection: fx.Connection) -> fx.Steps[PeacefsError | None]:
+    """Return the Failure that a hop sent before it hung up, if any: it says more than the lost connection."""
+    try:
+        message = (yield from fx.receive(connection, timeout_s=last_word_timeout_s)).message
+    except PeerError:
+        return None
+    return from_wire(message.code, message.message, message.culprit) if isinstance(message, Failure) else None

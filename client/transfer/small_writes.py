@@ -61,6 +61,15 @@ class SmallWrites:
         self._new_id = new_id
         self._preallocated = PreallocatedChunks(new_id)
 
+    def publish(self, wanted: NewFile, data: bytes) -> fx.Steps[None]:
+        """Write and publish a file, with one call to the coordinator if a chunk is preallocated, else two.
+
+        Raises the errors of CREATE and of a completion.
+        """
+        asked = yield from self.publish_at_once(wanted, data)
+        if asked is not None:
+            yield from self.publish_created(asked, (yield from fx.call(asked, Created)), data)
+
     def publish_at_once(self, wanted: NewFile, data: bytes) -> fx.Steps[CreateFile | None]:
         """Write and publish a file with a preallocated chunk. Return None if that succeeded.
 

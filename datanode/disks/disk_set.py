@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from peacefs.datanode import metrics
-from peacefs.datanode.store.chunk_store import Blocks, ReadPlan, Sealed, Staged
+from peacefs.datanode.store.chunk_store import Blocks, ChunkStore, ReadPlan, Sealed, Staged, WantedRange
 from peacefs.datanode.store.recovery_report import StoreRecovery
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault
@@ -101,11 +101,18 @@ class DiskSet:
 
     def stage(self, chunk: ChunkId, version: Version) -> Staged:
         """See `ChunkStore`. Raises DiskFault if no disk can be written to."""
+        return self._begin(chunk, lambda store: store.stage(chunk, version))
+
+    def take(self, chunk: ChunkId, version: Version, sums: Bytes, data: Bytes) -> Staged:
+        """See `ChunkStore`. Raises DiskFault if no disk can be written to."""
+        return self._begin(chunk, lambda store: store.take(chunk, version, sums, data))
+
+    def _begin(self, chunk: ChunkId, begin: Callable[[ChunkStore], Staged]) -> Staged:
         with self._lock:
             disk = self._disk_for(chunk)
             self._writers[chunk, disk] += 1
         try:
-            staged = disk.store.stage(chunk, version)
+            staged = begin(disk.store)
         except ChunkError:
             self._writer_gone(chunk, disk)
             raise
@@ -127,6 +134,22 @@ class DiskSet:
             self._forget_if_over(staged)
         self._refuse_failed(disk)
         return sealed
+
+    def seal_many(self, chunks: Sequence[Staged]) -> fx.Steps[list[Sealed | ChunkError]]:
+        """See `ChunkStore`. All chunks must be on one disk (`Staged.directory`)."""
+        disk = self._staged[chunks[0]]
+        if not disk.is_readable:
+            for staged in chunks:
+                yield from self.discard(staged)
+            return [self._failed(disk) for _ in chunks]
+        outcomes = yield from disk.store.seal_many(chunks)
+        for staged in chunks:
+            self._forget_if_over(staged)
+        if any(isinstance(outcome, DiskFault) for outcome in outcomes):
+            metrics.disk_faults.labels(disk.directory).inc()
+            yield from self._examine(disk)
+        # What was sealed on a disk that has failed since is not acknowledged.
+        return list(outcomes) if disk.is_readable else [self._failed(disk) for _ in chunks]
 
     def discard(self, staged: Staged) -> fx.Steps[None]:
         disk = self._staged.get(staged)
@@ -177,6 +200,18 @@ class DiskSet:
         if plan.at < plan.end:
             self._plans[plan] = disk
         return plan
+
+    def read_small(self, wanted: Sequence[WantedRange]) -> fx.Steps[list[Blocks | None]]:
+        found: list[Blocks | None] = [None] * len(wanted)
+        by_disk: dict[Disk, list[int]] = {}
+        for number, each in enumerate(wanted):
+            if (disk := self._holder(each.chunk)) is not None:
+                by_disk.setdefault(disk, []).append(number)
+        for disk, numbers in by_disk.items():
+            read = yield from disk.store.read_small([wanted[number] for number in numbers])
+            for number, blocks in zip(numbers, read, strict=True):
+                found[number] = blocks
+        return found
 
     def read_blocks(self, plan: ReadPlan, bytes_max: int = packet_bytes) -> fx.Steps[Blocks | None]:
         return self._next(plan, lambda disk: disk.store.read_blocks(plan, bytes_max))
@@ -334,7 +369,10 @@ class DiskSet:
 
     def _refuse_failed(self, disk: Disk) -> None:
         if not disk.is_readable:
-            raise DiskFault(f"the disk of {disk.directory} has failed: {disk.fault}")
+            raise self._failed(disk)
+
+    def _failed(self, disk: Disk) -> DiskFault:
+        return DiskFault(f"the disk of {disk.directory} has failed: {disk.fault}")
 
     def _refuse_unless_writable(self, disk: Disk) -> None:
         if disk.state is not DiskState.WORKING:

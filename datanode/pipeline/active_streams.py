@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
+from typing import Final
 
-from peacefs.protocol.errors import GrantLapsed
+from peacefs.protocol.errors import GrantLapsed, PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId, epoch_of
-from peacefs.protocol.messages import AskStreams, StreamProgress, StreamsFound, StreamUnderWay
+from peacefs.protocol.messages import (
+    AskStreams,
+    Done,
+    StreamEnded,
+    StreamProgress,
+    StreamsFound,
+    StreamUnderWay,
+    WriteChunk,
+)
 from peacefs.protocol.tokens import ChunkWrite
+from peacefs.runtime import effects as fx
+
+# Time limit for reporting the end of a granted chunk. After that the coordinator asks.
+stream_end_timeout_s: Final = 2.0
 
 
 class ActiveStream:
@@ -87,3 +101,10 @@ class StreamsUnderWay:
         with self._lock:
             there = [streams[-1] for chunk in question.chunks if (streams := self._streams.get(chunk))]
         return StreamsFound(question.chunks, [stream.progress(now_s) for stream in there])
+
+
+def report_end(opening: WriteChunk, length: int | None) -> fx.Steps[None]:
+    """Report the end of a grant; `length` is None if abandoned. After a lost report, the coordinator asks."""
+    ended = StreamEnded(opening.chunk, opening.version, length is not None, length or 0)
+    with contextlib.suppress(PeacefsError):
+        yield from fx.call(ended, Done, timeout_s=stream_end_timeout_s)

@@ -4,20 +4,30 @@ A reader on this host may get the open file and the checksums instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from peacefs.datanode import metrics
-from peacefs.datanode.store.chunk_store import ReadPlan
+from peacefs.datanode.store.chunk_store import ReadPlan, WantedRange
 from peacefs.datanode.store.disk_faults import named_fault
 from peacefs.datanode.store.interface import ReplicaStore
 from peacefs.datanode.store.layout import describe
 from peacefs.datanode.store.replica_changes import ChangeSink
-from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
+from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, ChunkNotFound, PeacefsError
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import idle_connection_timeout_s, packet_bytes
-from peacefs.protocol.messages import DescriptorShared, ReadChunk, RequestDescriptor
+from peacefs.protocol.limits import idle_connection_timeout_s, packet_bytes, small_chunk_bytes_max
+from peacefs.protocol.messages import DescriptorShared, Message, Packet, ReadChunk, RequestDescriptor
 from peacefs.protocol.tokens import ChunkRead, Signer
 from peacefs.runtime import effects as fx
+
+from .requester import Answer, SmallRequest, answer_all, failure_of, guarded
+
+
+@dataclass(slots=True, eq=False)
+class SmallRead(SmallRequest):
+    """A request of a small replica, whose answer is one packet."""
+
+    request: ReadChunk
 
 
 class ChunkServer:
@@ -59,6 +69,51 @@ class ChunkServer:
             self._report(request.chunk)
             raise
 
+    def send_small(self, reads: Sequence[SmallRead]) -> fx.Steps[None]:
+        """Answer several requests of small replicas: at once where the data is in memory, the others later."""
+        answers: list[Answer] = []
+        permitted: list[SmallRead] = []
+        for read in reads:
+            try:
+                self._check(read.request.token, read.request.chunk)
+            except PeacefsError as fault:
+                answers.append((read, failure_of(fault), b""))
+            else:
+                permitted.append(read)
+        found = yield from self._store.read_small([_range(read.request) for read in permitted])
+        sent = sent_bytes = 0
+        for read, blocks in zip(permitted, found, strict=True):
+            if blocks is None:
+                yield from fx.spawn(guarded(self._send_later(read), [read]))
+                continue
+            packet = Packet(blocks.offset, blocks.sums, last=True)
+            answers.append((read, packet, blocks.data))
+            sent += 1
+            sent_bytes += len(blocks.data)
+        metrics.reads_served.inc(sent)
+        metrics.bytes_read.inc(sent_bytes)
+        yield from answer_all(answers)
+
+    def _send_later(self, read: SmallRead) -> fx.Steps[None]:
+        """Answer a request that cannot be answered from memory, or is in error."""
+        answer: Message
+        data = b""
+        try:
+            plan = yield from self.open(read.request)
+            blocks = yield from self._store.read_blocks(plan)
+            yield from self._store.close_read(plan)
+            if blocks is None:
+                raise BadRequest(f"no byte of that range is in a chunk of {plan.length}")
+            if plan.length > small_chunk_bytes_max:
+                raise ChunkNotFound(f"{describe(plan.chunk, plan.version)} was replaced while it was read")
+            answer, data = Packet(blocks.offset, blocks.sums, last=True), blocks.data
+            metrics.bytes_read.inc(len(data))
+        except PeacefsError as fault:
+            if isinstance(fault, ChecksumMismatch):
+                self._report(read.request.chunk)
+            answer = failure_of(fault)
+        yield from answer_all([(read, answer, data)])
+
     def share_chunk(self, reader: fx.Connection, request: RequestDescriptor) -> fx.Steps[None]:
         """Answer one request with the open file of a large replica.
 
@@ -93,6 +148,11 @@ class ChunkServer:
         piece = yield from self.read_piece(plan, request, packet_bytes)
         yield from self.close(plan)
         return bytes(piece)
+
+    def is_small(self, chunk: ChunkId, bytes_max: int) -> bool:
+        """Return whether the answer about a chunk has at most `bytes_max` bytes."""
+        replica = self._store.find(chunk)
+        return replica is None or replica.length <= bytes_max
 
     def has(self, chunk: ChunkId) -> bool:
         """Return whether any version of a replica is here."""
@@ -156,3 +216,7 @@ class ChunkServer:
         except PeacefsError:
             yield from self._store.close_read(plan)
             raise
+
+
+def _range(request: ReadChunk) -> WantedRange:
+    return WantedRange(request.chunk, request.version, request.offset, request.length)

@@ -7,23 +7,35 @@ Failure. If an error leaves the two sides out of step, the connection is closed.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Final
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerError, ProtocolViolation
+from peacefs.protocol.frames import Frame
 from peacefs.protocol.limits import idle_connection_timeout_s, last_word_timeout_s
-from peacefs.protocol.messages import Failure, Message, ReadChunk, RequestDescriptor, WriteChunk
+from peacefs.protocol.messages import Message, ReadChunk, RequestDescriptor, WriteChunk
 from peacefs.runtime import effects as fx
 
 from .chunk_server import ChunkServer
 from .hop import PipelineHop
+from .requester import Requester, failure_of
+from .small_requests import SmallRequests
+
+# Requests under way at a datanode, above which each connection has one at a time: 60 MiB of small chunks.
+small_requests_max: Final = 4096
 
 
 class DataRequests:
     """Answers the requests of all connections of a datanode. Knows neither sockets nor threads."""
 
-    def __init__(self, hop: PipelineHop, server: ChunkServer) -> None:
+    def __init__(
+        self, hop: PipelineHop, server: ChunkServer, *, one_by_one: Callable[[], bool] = lambda: False
+    ) -> None:
+        """While `one_by_one` is True, small requests are not served in batches."""
         self._hop = hop
         self._server = server
+        self._small = SmallRequests(hop.batches, server, one_by_one)
         self._lock = threading.Lock()
         self._streams = 0
 
@@ -34,30 +46,52 @@ class DataRequests:
 
     def serve_connection(self, connection: fx.Connection) -> fx.Steps[None]:
         """Serve requests until the peer hangs up, is silent or breaks the protocol. Raises no error of a peer."""
-        while (yield from self._serve_request(connection)):
+        requester = Requester(connection, self._hop.hop_timeout_s, self._count)
+        while (yield from self._serve_requests(requester)):
             pass
+        yield from requester.drained(timeout_s=idle_connection_timeout_s)
         yield from fx.close(connection)
 
-    def _serve_request(self, connection: fx.Connection) -> fx.Steps[bool]:
-        """Serve one request; return whether another may follow."""
+    def _serve_requests(self, requester: Requester) -> fx.Steps[bool]:
+        """Serve the requests that have come; return whether others may follow."""
+        connection, small = requester.connection, self._small
         try:
-            request, data, *_ = yield from fx.next_request(connection, timeout_s=idle_connection_timeout_s)
+            frames = yield from fx.next_requests(
+                connection, timeout_s=idle_connection_timeout_s, more_after=small.takes
+            )
         except ProtocolViolation as fault:
-            yield from self._refuse(connection, fault)
+            yield from requester.drained(timeout_s=last_word_timeout_s)
+            yield from self._refuse(requester, fault)
             return False
         except PeerError:
             return False
+        for frame in frames:
+            has_room = requester.has_room(frame.tag, is_crowded=self._streams >= small_requests_max)
+            if not has_room and not (yield from requester.drained(timeout_s=idle_connection_timeout_s)):
+                return False
+            if small.takes(frame):
+                if small.add(requester, frame):
+                    yield from fx.spawn(small.serve())
+            elif not (yield from requester.drained(timeout_s=idle_connection_timeout_s)) or not (
+                yield from self._serve_request(requester, frame)
+            ):
+                return False
+        return True
+
+    def _serve_request(self, requester: Requester, frame: Frame) -> fx.Steps[bool]:
+        """Serve one request by itself; return whether another may follow."""
+        request = frame.message
         self._count(1)
         try:
-            yield from self._answer(connection, request, data)
+            yield from self._answer(requester.connection, request, frame.payload)
         except PeacefsError as fault:
             if not _read_in_full(request):
-                yield from self._refuse(connection, fault)
+                yield from self._refuse(requester, fault)
                 return False
             if isinstance(fault, PeerError) and fault.culprit is None:
                 # The answer was cut off, maybe in the middle of a frame.
                 return False
-            return (yield from self._refuse(connection, fault))
+            return (yield from self._refuse(requester, fault))
         finally:
             self._count(-1)
         return True
@@ -73,11 +107,10 @@ class DataRequests:
             case _:
                 raise ProtocolViolation(f"{type(request).__name__} is nothing to ask a data server")
 
-    def _refuse(self, connection: fx.Connection, fault: PeacefsError) -> fx.Steps[bool]:
+    def _refuse(self, requester: Requester, fault: PeacefsError) -> fx.Steps[bool]:
         """Send a Failure; return False if it cannot be sent."""
         try:
-            failure = Failure(fault.code, fault.message, fault.culprit)
-            yield from fx.send(connection, failure, timeout_s=last_word_timeout_s)
+            yield from fx.send(requester.connection, failure_of(fault), timeout_s=last_word_timeout_s)
         except PeerError:
             return False
         return True

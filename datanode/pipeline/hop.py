@@ -13,51 +13,32 @@ Every hop verifies what it stores, and compares its successor's acknowledgement 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
-from typing import Final, NamedTuple
 
-from peacefs.client.transfer.next_hop import NextHop, link_timeout_s
+from peacefs.client.transfer.next_hop import NextHop
 from peacefs.datanode import metrics
 from peacefs.datanode.store.chunk_store import Sealed, Staged
 from peacefs.datanode.store.interface import ChunkIntake
 from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import (
-    AccessDenied,
     BadRequest,
-    BrokenSeal,
-    ChunkError,
-    GrantLapsed,
     PeacefsError,
-    PeerError,
     ProtocolViolation,
-    StaleVersion,
 )
-from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import chunk_bytes_max, grant_clock_slack_s
+from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import Done, Hop, Packet, Receipt, Replica, StreamEnded, WriteAck, WriteChunk
-from peacefs.protocol.tokens import ChunkWrite, Signer
+from peacefs.protocol.messages import Packet, Receipt, Replica, WriteAck, WriteChunk
+from peacefs.protocol.tokens import Signer
 from peacefs.runtime import effects as fx
 
-from .active_streams import ActiveStream, StreamsUnderWay
+from .active_streams import ActiveStream, StreamsUnderWay, report_end
+from .batch_hop import BatchHop
 from .latency_samples import LatencySamples
-
-# Time limit for reporting the end of a granted chunk. After that the coordinator asks.
-stream_end_timeout_s: Final = 2.0
+from .write_permits import Place, WritePermits
 
 
-class _Place(NamedTuple):
-    """This node's place in one chunk's pipeline."""
-
-    upstream: NodeId | None
-    #: The hops after this node.
-    route: list[Hop]
-    link_timeout_s: float
-
-
-class _Stopwatch:
+class Stopwatch:
     """Splits the time of one chunk into steps. Each reading of the clock ends a step and begins the next."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -100,14 +81,18 @@ class PipelineHop:
         monotonic seconds, `wall_clock` seconds since 1970, for the expiry of tokens.
         """
         self._clock = clock
-        self._wall_clock = wall_clock
         self._node = streams.node
         self._streams = streams
         self._signer = signer
         self._store = store
         self._changes = changes
         self._samples = samples or LatencySamples()
-        self._hop_timeout_s = hop_timeout_s
+        self.hop_timeout_s = hop_timeout_s
+        self._permits = WritePermits(signer, self._node, wall_clock, hop_timeout_s)
+        #: The hop for whole small chunks.
+        self.batches = BatchHop(
+            signer, store, changes, streams, self._samples, self._permits, clock, hop_timeout_s
+        )
 
     def receive_chunk(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes) -> fx.Steps[None]:
         """Receive a chunk after its opening frame, and acknowledge it.
@@ -116,7 +101,7 @@ class PipelineHop:
         sealed, the replica stays: it may have been acknowledged before. If no file refers to it, the coordinator
         has it deleted.
         """
-        token = self._token(self._wall_clock(), opening)
+        token = self._permits.check(opening)
         if not token.grant:
             yield from self._receive(upstream, opening, data, ActiveStream(token, 0.0))
             return
@@ -127,17 +112,17 @@ class PipelineHop:
         except PeacefsError:
             self._streams.end(stream)
             if is_head:
-                yield from _report_end(opening, None)
+                yield from report_end(opening, None)
             raise
         self._streams.end(stream)
         if is_head:
-            yield from _report_end(opening, length)
+            yield from report_end(opening, length)
 
     def _receive(
         self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: ActiveStream
     ) -> fx.Steps[int]:
         """Return the chunk's length, once it is acknowledged."""
-        place, watch = self._place(stream.token), _Stopwatch(self._clock)
+        place, watch = self._permits.place(stream.token), Stopwatch(self._clock)
         # Only the token determines where to connect: the handshake proves to the peer that this node knows the
         # secret.
         onward = NextHop(place.route, place.link_timeout_s) if place.route else None
@@ -151,35 +136,12 @@ class PipelineHop:
         except PeacefsError as fault:
             if onward is not None:
                 yield from onward.abandon()
-            self._ascribe(fault, place)
+            self._permits.ascribe(fault, place)
             metrics.pipeline_failures.labels(fault.code).inc()
             raise
         ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts, watch.onward_s)
-        yield from fx.send(upstream, ack, timeout_s=self._hop_timeout_s)
+        yield from fx.send(upstream, ack, timeout_s=self.hop_timeout_s)
         return sealed.length
-
-    def _token(self, now_s: float, opening: WriteChunk) -> ChunkWrite:
-        """Return the verified token. Raises AccessDenied, and GrantLapsed if it has expired.
-
-        A short delay is allowed, because a grant used in time may reach the next hop a little late.
-        """
-        token = self._signer.verify_even_late(opening.token, ChunkWrite)
-        if token.expires_s < now_s - grant_clock_slack_s:
-            raise GrantLapsed("the chunk was not begun while the token to write it was good; ask for another")
-        if (token.chunk, token.version) != (opening.chunk, opening.version):
-            raise AccessDenied("the token is for another chunk")
-        if self._node not in token.nodes:
-            raise AccessDenied(f"the token is not for datanode {self._node}")
-        return token
-
-    def _place(self, token: ChunkWrite) -> _Place:
-        nodes = token.nodes
-        position = nodes.index(self._node)
-        return _Place(
-            nodes[position - 1] if position else None,
-            token.pipeline[position + 1 :],
-            link_timeout_s(position, len(nodes), self._hop_timeout_s),
-        )
 
     def _take_in(
         self,
@@ -188,7 +150,7 @@ class PipelineHop:
         data: Bytes,
         onward: NextHop | None,
         stream: ActiveStream,
-        watch: _Stopwatch,
+        watch: Stopwatch,
     ) -> fx.Steps[Sealed]:
         """Forward and store all packets, and seal the chunk."""
         staged = self._store.stage(opening.chunk, opening.version)
@@ -231,13 +193,13 @@ class PipelineHop:
         staged: Staged,
         length: int,
         onward: NextHop | None,
-        watch: _Stopwatch,
+        watch: Stopwatch,
         stream: ActiveStream,
     ) -> fx.Steps[tuple[bytes, Bytes]]:
         """Forward all packets, and store all but the last; return the last one's checksums and data."""
         while True:
             stream.waits(watch.looked_s)
-            packet, data, *_ = yield from fx.receive(upstream, timeout_s=self._hop_timeout_s)
+            packet, data, *_ = yield from fx.receive(upstream, timeout_s=self.hop_timeout_s)
             watch.lap()
             stream.receives(watch.looked_s, length + len(data))
             if not isinstance(packet, Packet):
@@ -258,12 +220,12 @@ class PipelineHop:
                 watch.disk_s += watch.lap()
 
     def _compare(
-        self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: _Place, watch: _Stopwatch
+        self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: Place, watch: Stopwatch
     ) -> fx.Steps[list[Receipt]]:
         """Return the receipts of the hops after this one, if they hold exactly what this one holds."""
         # Even if this hop's own disk took long, an acknowledgement that has arrived is still read.
         sealing_s = watch.looked_s - watch.forwarded_s
-        timeout_s = max(place.link_timeout_s - sealing_s, self._hop_timeout_s / 10)
+        timeout_s = max(place.link_timeout_s - sealing_s, self.hop_timeout_s / 10)
         receipts = yield from onward.acknowledgement(
             opening.chunk, opening.version, sealed.length, sealed.checksum, timeout_s=timeout_s
         )
@@ -275,19 +237,3 @@ class PipelineHop:
         its_own_s = max(0.0, watch.onward_s - onward.waited_onward_s)
         self._samples.took(watch.looked_s, onward.node, its_own_s, sealed.length)
         return receipts
-
-    def _ascribe(self, fault: PeacefsError, place: _Place) -> None:
-        """Name the culprit of an error of this hop or before it. Errors of later hops name theirs already."""
-        if fault.culprit is not None:
-            return
-        if isinstance(fault, PeerError) and not isinstance(fault, BrokenSeal):
-            fault.culprit = place.upstream
-        elif isinstance(fault, ChunkError | BrokenSeal) and not isinstance(fault, StaleVersion):
-            fault.culprit = self._node
-
-
-def _report_end(opening: WriteChunk, length: int | None) -> fx.Steps[None]:
-    """Report the end of a grant; `length` is None if abandoned. After a lost report, the coordinator asks."""
-    ended = StreamEnded(opening.chunk, opening.version, length is not None, length or 0)
-    with contextlib.suppress(PeacefsError):
-        yield from fx.call(ended, Done, timeout_s=stream_end_timeout_s)

@@ -40,12 +40,21 @@ class LatencySamples:
     _began_s: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def took(self, now_s: float, node: NodeId, seconds: float, size: int) -> None:
-        """Add the time for a chunk of `size` bytes. `node` is the successor, or this datanode for its own disk."""
+    def took(self, now_s: float, node: NodeId, seconds: float, size: int = 0, *, chunks: int = 1) -> None:
+        """Add the time for `chunks` chunks of `size` bytes that were served together, each in `seconds`.
+
+        `node` is the successor, or this datanode for its own disk.
+        """
         with self._lock:
             self._turn_over(now_s)
-            if node in self._now or len(self._now) < latency_peers_max:
-                self._now.setdefault(node, _Spent()).add(_Spent(seconds, max(1.0, size / MIB), 1))
+            spent = self._now.get(node)
+            if spent is None:
+                if len(self._now) >= latency_peers_max:
+                    return
+                spent = self._now[node] = _Spent()
+            spent.seconds += seconds * chunks
+            spent.mebibytes += max(1.0, size / MIB) * chunks
+            spent.chunks += chunks
 
     def lately(self, now_s: float) -> list[LatencySample]:
         """Return the average times of both windows."""

@@ -15,11 +15,11 @@ import contextlib
 import random
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from peacefs.datanode.limits import disk_timeout_s
+from peacefs.datanode.limits import disk_timeout_s, segment_batch_records_max
 from peacefs.protocol.checksums import Bytes, chunk_checksum, verify_blocks
 from peacefs.protocol.errors import (
     BadRequest,
@@ -43,7 +43,7 @@ from .disk_faults import named_fault
 from .large_chunks import LargeChunks, StagedFile
 from .layout import StorePaths, describe
 from .recovery_report import StoreRecovery
-from .replica_reader import Blocks, ReadPlan, ReplicaReader
+from .replica_reader import Blocks, ReadPlan, ReplicaReader, WantedRange
 from .segment_log import SegmentLog
 from .segment_recovery import SegmentRecovery
 from .segments import NewRecord, Segments
@@ -55,7 +55,7 @@ segment_bytes_max: Final = 64 * MIB
 tombstones_waiting_max: Final = 1000
 
 
-__all__ = ["Blocks", "ChunkStore", "ReadPlan", "Sealed", "Staged", "StoreRecovery"]
+__all__ = ["Blocks", "ChunkStore", "ReadPlan", "Sealed", "Staged", "StoreRecovery", "WantedRange"]
 
 T = TypeVar("T")
 
@@ -66,11 +66,15 @@ class Staged:
 
     chunk: ChunkId
     version: Version
+    #: The directory of its store. Chunks of one `seal_many` belong to one store.
+    directory: str
     length: int = 0
     sums: bytearray = field(default_factory=bytearray)
     #: The data while the chunk is small; empty once it has a file.
-    buffered: bytearray = field(default_factory=bytearray)
+    buffered: Bytes = b""
     file: StagedFile | None = None
+    #: The checksum of a whole chunk that was taken at once.
+    checksum: int = 0
     #: True if a higher version was staged since.
     is_fenced: bool = False
     is_over: bool = False
@@ -155,7 +159,7 @@ class ChunkStore:
         Raises StaleVersion if a higher version exists or is being written, DiskFull if there is no room.
         """
         self._refuse_when_full()
-        staged = Staged(chunk, version)
+        staged = Staged(chunk, version, self._paths.directory)
         with self._lock:
             others = self._staged.get(chunk, [])
             present = self._index.find(chunk)
@@ -185,12 +189,12 @@ class ChunkStore:
         self._refuse_when_full()
         length = staged.length + len(data)
         if staged.file is None and length <= small_chunk_bytes_max:
-            staged.buffered += data
+            staged.buffered = b"".join((staged.buffered, data)) if staged.buffered else bytes(data)
         else:
             if staged.file is None:
                 staged.file = yield from self._large.stage(staged.chunk, staged.version)
             yield from fx.append(staged.file.file, staged.buffered, data)
-            staged.buffered = bytearray()
+            staged.buffered = b""
             if staged.length // writeback_bytes != length // writeback_bytes:
                 yield from fx.start_writeback(staged.file.file)
         staged.length = length
@@ -211,6 +215,64 @@ class ChunkStore:
             self._verify(staged, sums, data)
             yield from self._write(staged, sums, data)
         return (yield from self._in_turn(staged.chunk, self._seal(staged)))
+
+    def take(self, chunk: ChunkId, version: Version, sums: Bytes, data: Bytes) -> Staged:
+        """Stage a whole small chunk, for `seal_many`. `data` must not change. Does no I/O.
+
+        Raises the errors of `stage`, and ChecksumMismatch.
+        """
+        assert len(data) <= small_chunk_bytes_max
+        staged = self.stage(chunk, version)
+        try:
+            verify_blocks(data, sums, lambda: describe(chunk, version))
+        except ChecksumMismatch:
+            self._end(staged)
+            raise
+        staged.length, staged.buffered = len(data), data
+        staged.sums += sums
+        staged.checksum = chunk_checksum(sums)
+        return staged
+
+    def seal_many(self, chunks: Sequence[Staged]) -> fx.Steps[list[Sealed | ChunkError]]:
+        """Make several taken chunks exist, with as few fsyncs as possible.
+
+        Return for each what `seal` would return or raise; one that is refused does not affect the others.
+        """
+        outcomes: dict[Staged, Sealed | ChunkError] = {}
+        together: list[Staged] = []
+        turn = fx.Ticket()
+        with self._lock:
+            for staged in chunks:
+                if not (staged.is_fenced or staged.chunk in self._turns or self._index.find(staged.chunk)):
+                    self._turns[staged.chunk] = turn
+                    together.append(staged)
+        try:
+            for at in range(0, len(together), segment_batch_records_max):
+                part = together[at : at + segment_batch_records_max]
+                records = [NewRecord(each.chunk, each.version, bytes(each.sums), each.buffered) for each in part]
+                try:
+                    yield from self._log.append(records)
+                except ChunkError as fault:
+                    outcomes.update(dict.fromkeys(part, fault))
+                else:
+                    for staged, record in zip(part, records, strict=True):
+                        assert record.superseded_file is None, "no replica was here, and the turn is ours"
+                        outcomes[staged] = (
+                            Sealed(staged.length, staged.checksum) if record.is_published else self._stale(staged)
+                        )
+        finally:
+            with self._lock:
+                for staged in together:
+                    del self._turns[staged.chunk]
+            self._end(*together)
+            turn.fire()
+        for staged in chunks:
+            if staged not in outcomes:
+                try:
+                    outcomes[staged] = yield from self.seal(staged)
+                except ChunkError as fault:
+                    outcomes[staged] = fault
+        return [outcomes[staged] for staged in chunks]
 
     def discard(self, staged: Staged) -> fx.Steps[None]:
         """Discard a chunk that will not be sealed. Does nothing if it was sealed or discarded already."""
@@ -283,14 +345,15 @@ class ChunkStore:
     def _stale(self, staged: Staged) -> StaleVersion:
         return StaleVersion(f"{describe(staged.chunk, staged.version)} is stale: a higher version was begun")
 
-    def _end(self, staged: Staged) -> None:
+    def _end(self, *chunks: Staged) -> None:
         with self._lock:
-            staged.is_over = True
-            others = [other for other in self._staged[staged.chunk] if other is not staged]
-            if others:
-                self._staged[staged.chunk] = others
-            else:
-                del self._staged[staged.chunk]
+            for staged in chunks:
+                staged.is_over = True
+                others = [other for other in self._staged[staged.chunk] if other is not staged]
+                if others:
+                    self._staged[staged.chunk] = others
+                else:
+                    del self._staged[staged.chunk]
 
     def _or_discard(self, staged: Staged, steps: fx.Steps[T]) -> fx.Steps[T]:
         try:
@@ -344,6 +407,13 @@ class ChunkStore:
         PeerError, after which the plan must still be closed. A disk error inside a frame closes the connection.
         """
         return self._reader.send_blocks(plan, reader, timeout_s=timeout_s)
+
+    def read_small(self, wanted: Sequence[WantedRange]) -> fx.Steps[list[Blocks | None]]:
+        """Return the verified blocks of each range whose replica shares a segment and is in memory, else None.
+
+        None has no other meaning: `open_read` says whether the replica is here and sound.
+        """
+        return self._reader.read_small(wanted)
 
     def close_read(self, plan: ReadPlan) -> fx.Steps[None]:
         """Close a replica. Does nothing if it is closed already."""

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import ChunkError
 from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Replica
 from peacefs.runtime import effects as fx
 
-from .chunk_store import Blocks, ReadPlan, Sealed, Staged
+from .chunk_store import Blocks, ReadPlan, Sealed, Staged, WantedRange
 
 
 class ChunkIntake(Protocol):
@@ -24,6 +26,10 @@ class ChunkIntake(Protocol):
     def write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]: ...
 
     def seal(self, staged: Staged, sums: Bytes = b"", data: Bytes = b"") -> fx.Steps[Sealed]: ...
+
+    def take(self, chunk: ChunkId, version: Version, sums: Bytes, data: Bytes) -> Staged: ...
+
+    def seal_many(self, chunks: Sequence[Staged]) -> fx.Steps[list[Sealed | ChunkError]]: ...
 
     def discard(self, staged: Staged) -> fx.Steps[None]: ...
 
@@ -40,6 +46,8 @@ class ReplicaStore(ChunkIntake, Protocol):
     def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]: ...
 
     def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]: ...
+
+    def read_small(self, wanted: Sequence[WantedRange]) -> fx.Steps[list[Blocks | None]]: ...
 
     def close_read(self, plan: ReadPlan) -> fx.Steps[None]: ...
 

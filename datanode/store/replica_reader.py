@@ -6,11 +6,12 @@ verifies them (`client/transfer/chunk_reader.py`) and reports errors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from peacefs.protocol.checksums import sums_between, verify_blocks
-from peacefs.protocol.errors import BadRequest, ChunkError, ChunkNotFound, StaleVersion
+from peacefs.protocol.errors import BadRequest, ChecksumMismatch, ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.ids import ChunkId, Version, show
 from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, read_packet_bytes
 from peacefs.protocol.messages import Packet
@@ -21,7 +22,7 @@ from .disk_faults import close_quietly, named_fault
 from .large_chunks import LargeChunks
 from .layout import describe
 from .readahead import ReadingAhead
-from .segments import Segments
+from .segments import Segment, Segments
 
 # A reader whose replica is gone looks again, because the replica may have been moved or replaced by a newer
 # version.
@@ -34,6 +35,15 @@ class Blocks(NamedTuple):
     offset: int
     sums: bytes
     data: bytes
+
+
+class WantedRange(NamedTuple):
+    """The bytes of a replica, of at least `version`, that a reader asks for."""
+
+    chunk: ChunkId
+    version: Version
+    offset: int
+    length: int
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +87,25 @@ class ReplicaReader:
         owner = self._large if place.has_own_file else self._segments
         owner.lose(chunk, place)
         raise ChunkNotFound(f"the file of {describe(chunk, place.version)} has vanished")
+
+    def read_small(self, wanted: Sequence[WantedRange]) -> fx.Steps[list[Blocks | None]]:
+        found: list[Blocks | None] = [None] * len(wanted)
+        parts: list[fx.Part] = []
+        read: list[tuple[int, Segment, IndexedPlace]] = []
+        for number, (chunk, version, _offset, _length) in enumerate(wanted):
+            place = self._index.find(chunk)
+            if place is None or place.version < version or place.has_own_file:
+                continue
+            segment = self._segments.find(place)
+            if segment is not None:
+                parts.append(segment.part(place))
+                read.append((number, segment, place))
+        if parts:
+            came = yield from fx.read_from_memory(parts)
+            for (number, segment, place), raw in zip(read, came, strict=True):
+                if raw is not None:
+                    found[number] = _cut_out(wanted[number], segment, place, raw)
+        return found
 
     def _find(self, chunk: ChunkId, version: Version) -> IndexedPlace:
         place = self._index.find(chunk)
@@ -173,3 +202,18 @@ def _next_blocks(plan: ReadPlan, bytes_max: int) -> tuple[int, bytes]:
 
 def _round_up(offset: int) -> int:
     return -(-offset // checksum_block_bytes) * checksum_block_bytes
+
+
+def _cut_out(wanted: WantedRange, segment: Segment, place: IndexedPlace, raw: bytes) -> Blocks | None:
+    """Return the verified blocks of a range of a record; None if there are none, or they are damaged."""
+    if not (0 <= wanted.offset < place.length and wanted.length > 0):
+        return None
+    at = wanted.offset // checksum_block_bytes * checksum_block_bytes
+    end = min(_round_up(wanted.offset + wanted.length), place.length)
+    try:
+        sums, data = segment.unpack(wanted.chunk, place, raw)
+        blocks = Blocks(at, sums_between(sums, at, end), data[at:end])
+        verify_blocks(blocks.data, blocks.sums, "")
+    except ChecksumMismatch:
+        return None
+    return blocks

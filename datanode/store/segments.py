@@ -49,6 +49,18 @@ class Segment:
     #: Bytes of tombstones in this segment, by the segment of the records that they kill.
     tombstones: dict[int, int] = field(default_factory=dict)
 
+    def part(self, place: IndexedPlace) -> fx.Part:
+        """Return where a record of this segment lies."""
+        return self.path, place.offset, record_bytes(place.length)
+
+    def unpack(self, chunk: ChunkId, place: IndexedPlace, raw: bytes) -> tuple[bytes, bytes]:
+        """Return checksums and data of a record that was read. Raises ChecksumMismatch for a damaged header."""
+        record = unpack_record(raw, 0, self.salt)
+        if record is None or record[:4] != (RecordKind.CHUNK, chunk, place.version, place.length):
+            raise ChecksumMismatch(f"the header of {describe(chunk, place.version)} is damaged")
+        data_at = HEADER_BYTES + sums_bytes(place.length)
+        return raw[HEADER_BYTES:data_at], raw[data_at:]
+
 
 @dataclass(slots=True)
 class NewRecord:
@@ -196,16 +208,14 @@ class Segments:
 
         Raises ChecksumMismatch for a damaged header, FileNotFoundError if compaction has moved the record.
         """
-        with self._lock:
-            segment = self._segments.get(place.segment)
+        segment = self.find(place)
         if segment is None:
             raise FileNotFoundError
-        raw = yield from fx.read_part(segment.path, place.offset, record_bytes(place.length))
-        record = unpack_record(raw, 0, segment.salt)
-        if record is None or record[:4] != (RecordKind.CHUNK, chunk, place.version, place.length):
-            raise ChecksumMismatch(f"the header of {describe(chunk, place.version)} is damaged")
-        data_at = HEADER_BYTES + sums_bytes(place.length)
-        return raw[HEADER_BYTES:data_at], raw[data_at:]
+        return segment.unpack(chunk, place, (yield from fx.read_part(*segment.part(place))))
+
+    def find(self, place: IndexedPlace) -> Segment | None:
+        """Return the segment of a record; None if it was removed, because compaction has moved the record."""
+        return self._segments.get(place.segment)
 
     def lose_what_fails(self, segment: Segment, file: fx.File) -> fx.Steps[None]:
         """Read a segment back from the medium after an error, and report records that are not intact as lost."""

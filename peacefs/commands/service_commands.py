@@ -348,13 +348,14 @@ def datanode(
         ),
     ] = copy_bytes_per_second,
     write_around_cache: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--write-around-cache",
+            "--write-around-cache/--write-through-cache",
             envvar="PEACEFS_WRITE_AROUND_CACHE",
-            help="Write large chunks with O_DIRECT: memory stays others', and reads come from the disk.",
+            help="Write all large chunks with O_DIRECT, or none. By default each disk goes the faster way.",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     secret_file: SecretFile = None,
     data_directories: Annotated[
         list[Path] | None,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import fsspec
@@ -213,6 +214,64 @@ def test_a_file_of_fsspec_is_piped_at_once(
 def address(base: str) -> dict[str, Any]:
     host, _, port = base.removeprefix("peace://").partition(":")
     return {"host": host, "port": int(port), "user": "alice"}
+
+
+def test_files_that_are_written_together_are_there_and_one_that_is_refused_is_refused_alone(
+    files: PeaceFileSystem, home: str
+) -> None:
+    random = Random(1)
+    sizes = [0, 1, 1024, 5000, 20_000, 300_000, fast_lane_bytes_max, fast_lane_bytes_max + 1, *[1024] * 40]
+    wanted = {f"{home}/{number}": random.randbytes(size) for number, size in enumerate(sizes)}
+    files.write(f"{home}/taken", b"first")
+    refused = {f"{home}/taken": b"second", f"{home}/taken/below": b"x", "not absolute": b"x", f"{home}/ ": b""}
+    files.mkdirs(f"{home}/ ")
+    for turn in range(2):  # with no chunks at first, then with some that are preallocated
+        failed = files.write_many({**wanted, **refused}, replication=2)
+        assert {path: type(error) for path, error in failed.items()} == {
+            **(dict.fromkeys(wanted, FileAlreadyExists) if turn else {}),
+            f"{home}/taken": FileAlreadyExists,
+            f"{home}/taken/below": ParentNotDirectory,
+            "not absolute": BadRequest,
+            f"{home}/ ": FileAlreadyExists,
+        }
+        assert {path: files.read(path) for path in wanted} == wanted
+    assert files.read(f"{home}/taken") == b"first"
+    again = {path: data[::-1] + b"again" for path, data in wanted.items()}
+    assert files.write_many(again, overwrite=True) == {}
+    assert {path: files.read(path) for path in wanted} == again
+
+
+def test_each_of_a_series_that_is_written_together_is_one_call(
+    files: PeaceFileSystem, home: str, messages_to_coordinator: list[str]
+) -> None:
+    files.write_many({f"{home}/first {number}": b"x" for number in range(20)})
+    files.write_many({f"{home}/second {number}": b"x" for number in range(16)})
+    messages_to_coordinator.clear()
+    files.write_many({f"{home}/third {number}": b"x" for number in range(16)})
+    assert messages_to_coordinator == ["PublishFile"] * 16
+
+
+@pytest.fixture
+def messages_to_coordinator(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record every request that this process's clients send to the coordinator, in whatever way."""
+    names: list[str] = []
+    send = ControlRpc._send
+
+    def heard(self: ControlRpc, message: Message, timeout_s: float) -> Any:
+        names.append(type(message).__name__)
+        return send(self, message, timeout_s)
+
+    monkeypatch.setattr(ControlRpc, "_send", heard)
+    return names
+
+
+def test_files_that_are_written_together_survive_the_death_of_a_datanode(four: LocalCluster) -> None:
+    with PeaceFileSystem(four.http_address, user="alice") as files:
+        files.write_many({f"/before-{number}": b"x" for number in range(16)})
+        four.datanodes[0].kill()
+        wanted = {f"/after-{number}": os.urandom(1024) for number in range(32)}
+        assert files.write_many(wanted) == {}
+        assert {path: files.read(path) for path in wanted} == wanted
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import errno
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,7 @@ from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import ReplicaChanges
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import NoDatanodes, Unsupported
+from peacefs.protocol.frames import Frame
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import (
     AllocateChunk,
@@ -392,4 +393,11 @@ def messages_sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
     for name in ("send", "send_now", "send_file", "send_descriptor"):
         record(name)
+    send_frames_now = SocketConnection.send_frames_now
+
+    def recorded(self: SocketConnection, frames: Sequence[Frame]) -> memoryview:
+        sent.extend(frame.message for frame in frames)
+        return send_frames_now(self, frames)
+
+    monkeypatch.setattr(SocketConnection, "send_frames_now", recorded)
     return sent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ class SimulatedConnection(fx.Connection):
         self.reads_descriptor = False
         #: So much of a payload the receiver takes with its head, and what it has not taken of it yet.
         self.payload_max: int | None = None
+        #: Whether a receiver of several frames takes another one after this.
+        self.more_after: Callable[[Frame], bool] | None = None
         self.rest = b""
         self.broken = False
         #: A lost message of a byte stream: nothing arrives any more, and nobody is told.
@@ -53,6 +56,11 @@ class SimulatedConnection(fx.Connection):
     def wire(self, message: Message, payload: bytes) -> bytes:
         head = encode(message, len(payload))
         return head + payload if self.sealer is None else b"".join(self.sealer.seal(head, payload))
+
+    def wire_of(self, frames: Sequence[Frame]) -> bytes:
+        """Return several frames as they are sent at once, under one seal."""
+        sent = b"".join(encode(each.message, len(each.payload), each.tag) + each.payload for each in frames)
+        return sent if self.sealer is None else b"".join(self.sealer.seal(sent))
 
     def begin(self, frame: Frame) -> Frame:
         """Return how much of an arrived frame the receiver takes first."""

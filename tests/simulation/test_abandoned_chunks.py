@@ -36,7 +36,7 @@ class HeadBreaker:
         cluster.world.before_effect = self._look
 
     def _look(self, node: Node, effect: fx.Effect) -> None:
-        if self.broken or not isinstance(effect, fx.Sync | fx.Send):
+        if self.broken or not isinstance(effect, fx.Sync | fx.Send | fx.SendFrames):
             return
         pipelines = self._cluster.coordinator.cluster.pipelines()
         if not pipelines:

@@ -24,7 +24,7 @@ from peacefs.runtime import effects as fx
 _DIRECTORY = "/d"
 _WRITERS, _READERS = 3, 3
 _ABSENT, _THERE, _GONE = 0, 1, 2
-_PLAYED_S = often(20.0, 120.0)
+_PLAYED_S = often(20, 120)
 
 
 class Lives:

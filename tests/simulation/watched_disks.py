@@ -13,6 +13,7 @@ from peacefs.datanode.store.chunk_store import Sealed, Staged
 from peacefs.datanode.store.layout import chunk_file_bytes, record_bytes
 from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import ChunkError
 from peacefs.protocol.ids import ChunkId
 from peacefs.runtime import effects as fx
 
@@ -38,6 +39,17 @@ class WatchedDisks(DiskSet):
 
     def seal(self, staged: Staged, sums: Bytes = b"", data: Bytes = b"") -> fx.Steps[Sealed]:
         sealed = yield from super().seal(staged, sums, data)
+        self._look(staged)
+        return sealed
+
+    def seal_many(self, chunks: Sequence[Staged]) -> fx.Steps[list[Sealed | ChunkError]]:
+        outcomes = yield from super().seal_many(chunks)
+        for staged, outcome in zip(chunks, outcomes, strict=True):
+            if isinstance(outcome, Sealed):
+                self._look(staged)
+        return outcomes
+
+    def _look(self, staged: Staged) -> None:
         found = self.find(staged.chunk)
         assert found is None or found.version == staged.version, f"{staged} was sealed beside {found}"
         for disk in self.working:
@@ -45,4 +57,3 @@ class WatchedDisks(DiskSet):
                 assert self._medium.is_on_medium(*place), (
                     f"{staged} was acknowledged and is not on {disk.directory}"
                 )
-        return sealed

@@ -34,6 +34,8 @@ Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
 #: So that a clock may be set back by decades and still show a time.
 _WALL_CLOCK_STARTS_S = 1_700_000_000.0
 _CLEAN_UP_EFFECTS_MAX = 100
+#: The part of what was written that the kernel still has in memory.
+_IN_MEMORY = 0.9
 
 
 class NodeCrashed(BaseException):
@@ -113,6 +115,10 @@ class World:
             fx.CloseFile: self._close_file,
             fx.Connect: self._connect,
             fx.Send: self._send,
+            fx.SendFrames: self._send_frames,
+            fx.ReceiveFrames: self._receive,
+            fx.ReadFromMemory: self._read_from_memory,
+            fx.Spawn: self._spawn,
             fx.SendFile: self._send_file,
             fx.SendDescriptor: self._send_descriptor,
             fx.Receive: self._receive,
@@ -385,6 +391,8 @@ class World:
 
     def _close(self, task: Task, effect: fx.Close) -> None:
         self._break(end_of(effect.connection))
+        # Another participant of this end may wait for what comes.
+        self._wake_receiver(end_of(effect.connection))
         self._later(task, 0.0)
 
     def _send(self, task: Task, effect: fx.Send) -> None:
@@ -392,7 +400,31 @@ class World:
         if connection.broken:
             self._later(task, 0.0, error=PeerUnreachable(f"the connection to {connection.peer} broke"))
             return
-        wire = connection.wire(effect.message, bytes(effect.payload))
+        self._put_on_the_wire(task, connection, connection.wire(effect.message, bytes(effect.payload)))
+
+    def _send_frames(self, task: Task, effect: fx.SendFrames) -> None:
+        connection = end_of(effect.connection)
+        if connection.broken:
+            self._later(task, 0.0, error=PeerUnreachable(f"the connection to {connection.peer} broke"))
+            return
+        self._put_on_the_wire(task, connection, connection.wire_of(effect.frames))
+
+    def _spawn(self, task: Task, effect: fx.Spawn) -> None:
+        self.spawn(task.node, f"beside {task.name}", effect.steps)
+        self._later(task, 0.0)
+
+    def _read_from_memory(self, task: Task, effect: fx.ReadFromMemory) -> None:
+        """What is in memory is for chance to say."""
+        found: list[bytes | None] = []
+        for path, offset, length in effect.parts:
+            try:
+                data = task.node.disk.perform(fx.ReadPart(path, offset, length))
+            except OSError:
+                data = b""
+            found.append(data if len(data) == length and self.random.random() < _IN_MEMORY else None)
+        self._later(task, 0.0, found)
+
+    def _put_on_the_wire(self, task: Task, connection: SimulatedConnection, wire: bytes) -> None:
         other = connection.other
         other.stalled = other.stalled or self.loses() or self.network.separates(task.node, other.node)
         if not other.stalled:
@@ -434,6 +466,7 @@ class World:
         connection = end_of(effect.connection)
         connection.receiver = task, task.turn
         connection.reads_descriptor = isinstance(effect, fx.ReceiveDescriptor)
+        connection.more_after = effect.more_after if isinstance(effect, fx.ReceiveFrames) else None
         connection.payload_max = effect.payload_max if isinstance(effect, fx.Receive) else None
         self._later(task, effect.timeout_s, error=PeerTimeout(f"{connection.peer} said nothing in time"))
         if connection.inbox or connection.broken:
@@ -445,7 +478,14 @@ class World:
             return
         task = receiver[0]
         if connection.inbox:
+            come: Any
             frame = connection.inbox.popleft()
+            if connection.more_after is not None:
+                come = [frame]
+                while connection.inbox and connection.more_after(come[-1]):
+                    come.append(connection.inbox.popleft())
+                self._later(task, 0.0, come)
+                return
             come = (
                 self._with_descriptor(connection, frame)
                 if connection.reads_descriptor

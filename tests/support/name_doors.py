@@ -90,7 +90,7 @@ class FramesDoor:
             case "set_owner":
                 files.set_owner(path, _account(call.owner))
             case "set_quota":
-                files.set_quota(path, names=call.limit)
+                files.quotas.set(path, names=call.limit)
             case other:
                 raise AssertionError(other)
         return True

@@ -1,0 +1,110 @@
+"""Sends several small chunks to one datanode at once, and receives an acknowledgement for each.
+
+Every chunk is a frame with a tag, and its answer bears the same tag, so answers come in any order: a chunk that
+waits for a slow datanode further on holds up no other. Datanodes of release 0.2.0 and before answer without tags,
+one after the other; such an answer belongs to the oldest chunk that was not answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import PeacefsError, PeerError, PeerTimeout
+from peacefs.protocol.frames import Frame
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.messages import Hop, WriteAck, WriteChunk
+from peacefs.runtime import effects as fx
+
+from .next_hop import checked_acknowledgement, last_word
+
+
+@dataclass(slots=True)
+class OutgoingChunk:
+    """A whole small chunk, and what its acknowledgement must say. `nodes` are those of the hops."""
+
+    opening: WriteChunk
+    data: Bytes
+    length: int
+    checksum: int
+    nodes: Sequence[NodeId]
+
+
+class BatchLink:
+    """One connection for one batch. After `send` without an error, call `answers` until `is_over`, then `end`."""
+
+    def __init__(self, hop: Hop, timeout_s: float) -> None:
+        self._hop = hop
+        self._timeout_s = timeout_s
+        self._connection: fx.Connection | None = None
+        #: The chunks that are not answered yet, by tag, oldest first.
+        self._pending: dict[int, OutgoingChunk] = {}
+        #: True if the peer has answered without tags, so it serves a batch one chunk after the other.
+        self.answers_in_order = False
+
+    def is_over(self) -> bool:
+        return not self._pending
+
+    def send(self, chunks: Sequence[OutgoingChunk]) -> fx.Steps[None]:
+        """Connect and send all chunks. Raises PeacefsError with a culprit; all chunks have failed then."""
+        self._pending = dict(enumerate(chunks, 1))
+        frames = [Frame(chunk.opening, chunk.data, tag) for tag, chunk in self._pending.items()]
+        try:
+            self._connection = yield from fx.connect(self._hop.address, self._hop.node)
+            yield from fx.send_frames(self._connection, frames, timeout_s=self._timeout_s)
+        except PeerError as fault:
+            failure = None
+            if self._connection is not None and not isinstance(fault, PeerTimeout):
+                failure = yield from last_word(self._connection)
+            yield from self._hang_up()
+            failure = failure or fault
+            failure.culprit = failure.culprit or self._hop.node
+            raise failure from None
+
+    def answers(self, *, timeout_s: float) -> fx.Steps[list[tuple[OutgoingChunk, WriteAck | PeacefsError]]]:
+        """Return the next answers. If the connection fails, every chunk that is left has failed with it."""
+        assert self._connection is not None
+        try:
+            frames = yield from fx.receive_frames(self._connection, timeout_s=timeout_s)
+        except PeacefsError as fault:
+            fault.culprit = fault.culprit or self._hop.node
+            return (yield from self._fail(fault))
+        answered: list[tuple[OutgoingChunk, WriteAck | PeacefsError]] = []
+        for frame in frames:
+            self.answers_in_order = not frame.tag
+            tag = frame.tag or next(iter(self._pending), 0)
+            chunk = self._pending.pop(tag, None)
+            if chunk is not None:
+                answered.append((chunk, self._checked(chunk, frame)))
+        return answered
+
+    def _checked(self, chunk: OutgoingChunk, frame: Frame) -> WriteAck | PeacefsError:
+        opening = chunk.opening
+        try:
+            return checked_acknowledgement(
+                frame.message,
+                self._hop.node,
+                (opening.chunk, opening.version, chunk.length, chunk.checksum),
+                chunk.nodes,
+            )
+        except PeacefsError as fault:
+            return fault
+
+    def _fail(self, fault: PeacefsError) -> fx.Steps[list[tuple[OutgoingChunk, WriteAck | PeacefsError]]]:
+        failed, self._pending = list(self._pending.values()), {}
+        yield from self._hang_up()
+        return [(chunk, fault) for chunk in failed]
+
+    def end(self) -> fx.Steps[None]:
+        """Return the connection to the pool; hang up if an answer is still to come."""
+        if self._connection is not None and self.is_over():
+            connection, self._connection = self._connection, None
+            yield from fx.release(connection)
+        else:
+            yield from self._hang_up()
+
+    def _hang_up(self) -> fx.Steps[None]:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            yield from fx.close(connection)

@@ -1,0 +1,247 @@
+"""This datanode as a hop for whole small chunks, which it serves in batches.
+
+    from all connections            this hop                                 next hops
+    WriteChunk(last) ...      ->    check tokens and checksums, stage
+                                    one send for each next hop          ->   WriteChunk(last) ...
+                                    one append, one fsync
+                              <-    as they come                        <-   WriteAck ...
+
+A chunk is acknowledged as soon as it is on this disk and its own acknowledgement from the next hop is here. One
+that fails is answered with its own error, and the others of its batch go on. Chunks of one batch that have another
+next hop or another disk do not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from peacefs.client.transfer.batch_link import BatchLink, OutgoingChunk
+from peacefs.datanode import metrics
+from peacefs.datanode.store.chunk_store import Sealed, Staged
+from peacefs.datanode.store.interface import ChunkIntake
+from peacefs.datanode.store.replica_changes import ChangeSink
+from peacefs.protocol.errors import ChunkError, PeacefsError
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.messages import Receipt, Replica, WriteAck, WriteChunk
+from peacefs.protocol.tokens import ChunkWrite, Signer
+from peacefs.runtime import effects as fx
+
+from .active_streams import ActiveStream, StreamsUnderWay, report_end
+from .latency_samples import LatencySamples
+from .requester import Answer, SmallRequest, answer_all, failure_of
+from .write_permits import Place, WritePermits
+
+# Even if this hop's own disk took long, acknowledgements that have arrived are still read: within this part of the
+# timeout of a hop.
+_LEAST_WAIT: Final = 0.1
+
+
+@dataclass(slots=True, eq=False)
+class SmallWrite(SmallRequest):
+    """A whole chunk that a requester has sent."""
+
+    opening: WriteChunk
+    data: bytes
+    token: ChunkWrite = field(init=False)
+    place: Place = field(init=False)
+    staged: Staged = field(init=False)
+    #: What the coordinator may ask about, if the chunk was granted.
+    stream: ActiveStream | None = field(default=None, init=False)
+    sealed: Sealed | None = field(default=None, init=False)
+
+
+class BatchHop:
+    """Receives whole small chunks in batches, for `SmallRequests`. `PipelineHop` receives all others."""
+
+    def __init__(
+        self,
+        signer: Signer,
+        store: ChunkIntake,
+        changes: ChangeSink,
+        streams: StreamsUnderWay,
+        samples: LatencySamples,
+        permits: WritePermits,
+        clock: Callable[[], float],
+        hop_timeout_s: float,
+    ) -> None:
+        self._signer = signer
+        self._store = store
+        self._changes = changes
+        self._streams = streams
+        self._samples = samples
+        self._permits = permits
+        self._clock = clock
+        self._hop_timeout_s = hop_timeout_s
+        self._node = streams.node
+        #: Next hops that serve a batch one chunk after the other; each of their chunks is sent by itself.
+        self._one_by_one: set[NodeId] = set()
+
+    def admit(
+        self, writes: Sequence[SmallWrite]
+    ) -> tuple[list[list[SmallWrite]], list[tuple[SmallWrite, PeacefsError]]]:
+        """Check and stage chunks. Return groups that do not wait for each other, and what is refused."""
+        groups: dict[object, list[SmallWrite]] = {}
+        refused: list[tuple[SmallWrite, PeacefsError]] = []
+        now_s = self._clock()
+        for write in writes:
+            try:
+                self._admit(write, now_s)
+            except PeacefsError as fault:
+                refused.append((write, fault))
+                continue
+            groups.setdefault(self._group_of(write), []).append(write)
+        return list(groups.values()), refused
+
+    def _admit(self, write: SmallWrite, now_s: float) -> None:
+        opening = write.opening
+        token = write.token = self._permits.check(opening)
+        place = write.place = self._permits.place(token)
+        stream = self._streams.begin(token, now_s) if token.grant else None
+        try:
+            write.staged = self._store.take(opening.chunk, opening.version, opening.sums, write.data)
+        except PeacefsError as fault:
+            if stream is not None:
+                self._streams.end(stream)
+            self._permits.ascribe(fault, place)
+            raise
+        write.stream = stream
+
+    def _group_of(self, write: SmallWrite) -> object:
+        place = write.place
+        if not place.route:
+            return write.staged.directory
+        successor = place.route[0]
+        if successor.node in self._one_by_one:
+            return write
+        return write.staged.directory, successor, place.link_timeout_s
+
+    def receive(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
+        """Forward, store and acknowledge a group of admitted chunks: they have one disk and one next hop."""
+        place = writes[0].place
+        began_s = self._clock()
+        link, outgoing = None, list[OutgoingChunk]()
+        if place.route:
+            link = BatchLink(place.route[0], place.link_timeout_s)
+            outgoing = [_outgoing(write) for write in writes]
+            try:
+                yield from link.send(outgoing)
+            except PeacefsError as fault:
+                for write in writes:
+                    yield from self._store.discard(write.staged)
+                yield from self.fail([(write, fault) for write in writes])
+                return
+        sent_s = self._clock()
+        outcomes = yield from self._store.seal_many([write.staged for write in writes])
+        yield from self.fail(self._sealed(writes, outcomes, sent_s))
+        if link is None:
+            yield from self._acknowledge([(write, [], 0.0) for write in writes if write.sealed is not None])
+        else:
+            yield from self._compare(link, dict(zip(map(id, outgoing), writes, strict=True)), began_s, sent_s)
+
+    def _sealed(
+        self, writes: Sequence[SmallWrite], outcomes: Sequence[Sealed | ChunkError], sent_s: float
+    ) -> list[tuple[SmallWrite, PeacefsError]]:
+        """Report the chunks that are on the disk; return those that failed."""
+        now_s = self._clock()
+        failed: list[tuple[SmallWrite, PeacefsError]] = []
+        total_bytes = 0
+        for write, outcome in zip(writes, outcomes, strict=True):
+            if not isinstance(outcome, Sealed):
+                self._permits.ascribe(outcome, write.place)
+                failed.append((write, outcome))
+                continue
+            write.sealed = outcome
+            total_bytes += outcome.length
+            replica = Replica(write.opening.chunk, write.opening.version, outcome.length)
+            self._changes.added(replica)
+            # If the disk has failed since, its replicas were reported as removed before this one as added.
+            if self._store.find(replica.chunk) is None:
+                self._changes.removed(replica)
+        if count := len(writes) - len(failed):
+            metrics.seal_seconds.observe(now_s - sent_s)
+            metrics.chunks_written.inc(count)
+            metrics.bytes_written.inc(total_bytes)
+            self._samples.took(now_s, self._node, now_s - sent_s, chunks=count)
+        return failed
+
+    def _compare(
+        self, link: BatchLink, writes: dict[int, SmallWrite], began_s: float, sent_s: float
+    ) -> fx.Steps[None]:
+        """Acknowledge each chunk when the next hops hold exactly what this one holds."""
+        place = next(iter(writes.values())).place
+        sealed_s = self._clock()
+        deadline_s = max(sent_s + place.link_timeout_s, sealed_s + self._hop_timeout_s * _LEAST_WAIT)
+        now_s = sealed_s
+        while not link.is_over():
+            answers = yield from link.answers(timeout_s=max(deadline_s - now_s, 0.0))
+            now_s = self._clock()
+            # The time during which this hop's own disk was at work is not visible.
+            waited_s = now_s - sealed_s + sent_s - began_s
+            complete: list[tuple[SmallWrite, list[Receipt], float]] = []
+            failed: list[tuple[SmallWrite, PeacefsError]] = []
+            total_bytes, its_own_s = 0, 0.0
+            for outgoing, answer in answers:
+                write = writes[id(outgoing)]
+                if write.sealed is None:
+                    continue
+                if not isinstance(answer, WriteAck):
+                    failed.append((write, answer))
+                    continue
+                complete.append((write, answer.receipts, waited_s))
+                total_bytes += write.sealed.length
+                its_own_s += max(0.0, waited_s - answer.waited_s)
+            if link.is_over():
+                # Before the answer, so that the peer's next batch finds the connection.
+                yield from link.end()
+            if complete:
+                metrics.chunks_forwarded.inc(len(complete))
+                metrics.bytes_forwarded.inc(total_bytes)
+                count = len(complete)
+                self._samples.took(now_s, place.route[0].node, its_own_s / count, chunks=count)
+            yield from self._acknowledge(complete)
+            yield from self.fail(failed)
+        if link.answers_in_order:
+            self._one_by_one.add(place.route[0].node)
+        else:
+            self._one_by_one.discard(place.route[0].node)
+
+    def _acknowledge(self, complete: Sequence[tuple[SmallWrite, list[Receipt], float]]) -> fx.Steps[None]:
+        if not complete:
+            return
+        answers: list[Answer] = []
+        for write, receipts, waited_s in complete:
+            opening, sealed = write.opening, write.sealed
+            assert sealed is not None
+            length, checksum = sealed
+            own = self._signer.receipt(self._node, opening.chunk, opening.version, length, checksum)
+            ack = WriteAck(opening.chunk, opening.version, length, checksum, [own, *receipts], waited_s)
+            answers.append((write, ack, b""))
+        yield from self._answer([write for write, _receipts, _waited_s in complete], answers)
+
+    def fail(self, failed: Sequence[tuple[SmallWrite, PeacefsError]]) -> fx.Steps[None]:
+        """Answer chunks with their errors."""
+        if not failed:
+            return
+        answers: list[Answer] = []
+        for write, fault in failed:
+            metrics.pipeline_failures.labels(fault.code).inc()
+            write.sealed = None
+            answers.append((write, failure_of(fault), b""))
+        yield from self._answer([write for write, _fault in failed], answers)
+
+    def _answer(self, writes: Sequence[SmallWrite], answers: Sequence[Answer]) -> fx.Steps[None]:
+        yield from answer_all(answers)
+        for write in writes:
+            if write.stream is not None:
+                self._streams.end(write.stream)
+                if write.token.pipeline[0].node == self._node:
+                    length = None if write.sealed is None else write.sealed.length
+                    yield from fx.spawn(report_end(write.opening, length))
+
+
+def _outgoing(write: SmallWrite) -> OutgoingChunk:
+    staged = write.staged
+    nodes = [hop.node for hop in write.place.route]
+    return OutgoingChunk(write.opening, write.data, staged.length, staged.checksum, nodes)
