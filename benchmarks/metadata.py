@@ -137,7 +137,8 @@ async def measure(store: Path, arguments: argparse.Namespace) -> None:
     await fill(commits, number, files)
     measure_reads(metadata.reader(), files)
     metadata.catch_up()
-    print(f"{await asyncio.to_thread(store.stat).st_size / files:.0f} bytes of metadata a file")
+    size = (await asyncio.to_thread(store.stat)).st_size
+    print(f"{size / files:.0f} bytes of metadata a file")
     await measure_delete(commits, files)
     commits.close()
     metadata.close()
