@@ -143,6 +143,7 @@ def test_metadata_holds_neither_private_keys_nor_tokens_nor_secrets(world):
         async with world:
             made = await world.who.tokens.create("alice", DAY_S, is_administrator=False)
             client = await world.who.clients.create("spark", 60)
+            world.metadata.catch_up()
             copy = sqlite3.connect(world.directory / "metadata.sqlite")
             said = "\n".join(copy.iterdump())
             copy.close()
