@@ -1,0 +1,75 @@
+"""The process that writes the image is killed: the log has it all, and another process goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.waiting import wait_until
+
+from benchmarks.processor_time import children_of
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.sqlite import process_image
+from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.store import Metadata
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
+
+
+def _make(metadata: Metadata, path: NamespacePath) -> None:
+    assert run_now(metadata, lambda tx: namespace.mkdirs(tx, path, "root", 0o755, 1))
+
+
+def _names_in(store: Path) -> list[str]:
+    """The names in the root of an image, as SQL says.
+
+    Another process reads them: two libraries of SQLite in one process take each other's locks away.
+    """
+    read = (
+        "import sqlite3, sys; [print(*row) for row in sqlite3.connect(sys.argv[1], uri=True).execute(sys.argv[2])]"
+    )
+    query = "SELECT name FROM entry WHERE parent = 1 ORDER BY name"
+    done = subprocess.run(
+        [sys.executable, "-c", read, f"file:{store}?mode=ro", query], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def _names_after_a_turn(metadata: Metadata, store: Path) -> list[str]:
+    metadata.tend(idle=False)
+    return _names_in(store)
+
+
+@pytest.mark.evidence("image-process-killed")
+def test_process_of_the_image_that_is_killed_is_started_again_and_misses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_image, "image_entries_behind_max", 3)
+    monkeypatch.setattr(process_image, "image_restart_pause_s", 0.0)
+    store = tmp_path / "metadata.sqlite"
+    metadata = open_store(store, owner="root", has_process=True)
+    metadata.begin_epoch()
+    before = set(children_of(os.getpid()))
+    made: list[str] = []
+    killed: set[int] = set()
+    for _ in range(2):
+        for _ in range(5):
+            made.append(f"d{len(made):02}")
+            _make(metadata, parse_path(f"/{made[-1]}"))
+        wait_until(lambda: _names_after_a_turn(metadata, store) == made, "the image has what the log has")
+        (process,) = set(children_of(os.getpid())) - before - killed
+        os.kill(process, signal.SIGKILL)
+        killed.add(process)
+    for _ in range(2):
+        # Nobody has heard of the death yet.
+        made.append(f"d{len(made):02}")
+        _make(metadata, parse_path(f"/{made[-1]}"))
+    metadata.close()
+    assert _names_in(store) == made
+    again = open_store(store, owner="root", has_process=True)
+    assert [entry.name for entry in namespace.list_page(again.reader(), parse_path("/")).entries] == made
+    again.close()
