@@ -85,6 +85,24 @@ def test_conversion_that_was_cut_short_is_done_again(old: Path, monkeypatch: pyt
     assert old.with_name("metadata.sqlite.schema-17").exists()
 
 
+def test_copy_that_is_put_back_is_not_mixed_with_the_log_of_the_time_after(old: Path) -> None:
+    assert names(old) == _NAMES
+    metadata = open_store(old, owner="root")
+    metadata.begin_epoch()
+    Space(metadata).create_many(["/after"])
+    metadata.close()
+    for ending in (".sums", ".commits", "-wal.sums"):
+        old.with_name(old.name + ending).unlink(missing_ok=True)
+    kept = old.with_name("metadata.sqlite.schema-17")
+    old.write_bytes(kept.read_bytes())
+    with pytest.raises(StartupError, match=r"metadata\.sqlite\.log-0+1 .* move it away"):
+        open_store(old, owner="root")
+    assert old.read_bytes() == kept.read_bytes()
+    for segment in old.parent.glob("*.log-*"):
+        segment.unlink()
+    assert names(old) == _NAMES
+
+
 @pytest.fixture
 def killed(old: Path) -> Image:
     """Its last commits are in SQLite's log alone, and were acknowledged."""

@@ -2,8 +2,8 @@
 
 It is the sum, modulo 2**128, of a keyed hash of each row. A change takes the old row's hash away and adds the new
 one's, so a commit costs only the rows that it changed, and the order of changes does not matter. Each commit
-stores the digest. Two stores of one cluster with the same rows have the same digest. Whoever restores or checks a
-copy computes it from the rows.
+stores the digest. Two stores of one cluster with the same rows have the same digest: a standby compares its own
+with the leader's now and then (`image.py`), and whoever restores or checks a copy computes it from the rows.
 """
 
 from __future__ import annotations
