@@ -339,6 +339,7 @@ def test_log_of_an_idle_coordinator_is_brought_to_the_image_and_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_process: bool
 ) -> None:
     monkeypatch.setattr("peacefs.coordinator.metadata.log.segments.log_segment_bytes", 3000)
+    monkeypatch.setattr("peacefs.coordinator.metadata.store.log_kept_bytes", 0)
     monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.process_image.image_entries_behind_max", 5)
     (tmp_path / "live").mkdir()
     store = tmp_path / "live" / "metadata.sqlite"

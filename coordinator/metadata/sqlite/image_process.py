@@ -73,9 +73,8 @@ class ImageProcess:
                 is_open = bool(data)
                 if is_open:
                     self._durable = max(self._durable, NUMBER.unpack(data[-NUMBER.size :])[0])
-                    # More is on its way: the transaction is the larger.
+                    # More is on its way: the transaction is the larger. But it may go on for ever.
                     time.sleep(image_pause_s)
-                    continue
             if is_open or self._durable > self._writer.number:
                 self._apply()
             now_s = time.monotonic()
