@@ -15,7 +15,8 @@ from typing import Final, Protocol, TypeVar
 
 from peacefs.protocol.errors import Overloaded, ServiceUnready
 
-from .store import Metadata, MetadataFault, MetadataFull, Sealed
+from .log.port import Sealed
+from .store import Metadata, MetadataFault, MetadataFull
 from .transaction import Transaction
 
 commit_queue_max: Final = 10_000

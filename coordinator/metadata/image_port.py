@@ -1,14 +1,36 @@
-"""The port behind which the image is written: in this thread, or by a process beside this one."""
+"""The ports behind which the image lies: it is read here, and written by this thread or a process beside it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from peacefs.protocol.ids import ChunkId
 
 from .log.entry import Content
+from .tables import Row, Table
+
+
+class Image(Protocol):
+    """The rows on the disk, at some entry that is not before the last one that `Rows.imaged` was told of."""
+
+    def one(self, table: Table, *key: Any) -> Row | None:
+        """Return the row of a key."""
+
+    def group(self, table: Table, first: Any) -> list[Row]:
+        """Return the rows whose key begins with `first`, in the order of their keys."""
+
+    def after(self, table: Table, first: Any, second: Any, limit: int) -> list[Row]:
+        """Return up to `limit` rows of a group, those after the second part of a key, in order."""
+
+    def all(self, table: Table, after: Any, limit: int) -> list[Row]:
+        """Return up to `limit` rows of a table, those whose first part of the key follows `after`, in order."""
+
+    def query(self, statement: str, *values: Any) -> list[Row]:
+        """Return what a statement of SQL gives."""
+
+    def close(self) -> None: ...
 
 
 class ImageKeeper(ABC):

@@ -11,10 +11,7 @@ from collections.abc import KeysView, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-import msgspec
-
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.values.supervised_queries import QueryPhase
 
 from .model import (
     ROOT,
@@ -34,6 +31,7 @@ from .model import (
     RecordedRun,
     Snapshot,
 )
+from .records import chunk_record, query_record
 from .row_store import Rows, inode_of
 from .tables import (
     ATTRIBUTE,
@@ -351,7 +349,7 @@ class Reader:
     def supervised_queries(self) -> list[QueryRecord]:
         """In order of their names."""
         standbys = {row[0] for row in self._rows.small_rows(SUPERVISED_STANDBY)}
-        return [_query(row, row[0] in standbys) for row in sorted(self._rows.small_rows(SUPERVISED_QUERY))]
+        return [query_record(row, row[0] in standbys) for row in sorted(self._rows.small_rows(SUPERVISED_QUERY))]
 
     def decisions(self) -> dict[NodeId, AdminDecision]:
         """About the datanodes that are not in service, over ones included."""
@@ -479,27 +477,3 @@ def _parts(second: Any) -> tuple[Any, ...]:
 
 def _of_flat(changed: tuple[int, Row | None] | None) -> dict[tuple[Any, ...], Row | None]:
     return {} if changed is None else {(LIVE,): changed[1]}
-
-
-def chunk_record(row: Row) -> ChunkRecord:
-    """Return what a row of the table of chunks says."""
-    return ChunkRecord(row[0], row[1], row[2], row[4], _hint(row[6]))
-
-
-def _hint(text: str) -> tuple[NodeId, ...]:
-    return msgspec.json.decode(text, type=tuple[NodeId, ...])
-
-
-def _query(row: Row, has_standby: bool) -> QueryRecord:
-    name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, *progress = row
-    return QueryRecord(
-        name,
-        user,
-        bool(is_superuser),
-        msgspec.json.decode(command, type=tuple[str, ...]),
-        checkpoint,
-        msgspec.json.decode(nodes, type=tuple[str, ...]),
-        restarts_max,
-        QueryPhase(phase),
-        *(*progress, has_standby),
-    )

@@ -8,7 +8,8 @@ from typing import Any
 from peacefs.protocol.ids import ChunkId
 
 from .model import ROOT, ChunkRecord, InodeId
-from .reader import Reader, chunk_record
+from .reader import Reader
+from .records import chunk_record
 from .row_store import Rows, row_of
 from .tables import (
     CHUNK,

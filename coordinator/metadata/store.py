@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from peacefs.coordinator.journal.port import Entry, JournalFull
 from peacefs.coordinator.journal.writer import JournalWriter, content_of
@@ -24,12 +24,13 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import ChunkId, Numbering, first_of_epoch
 from peacefs.protocol.limits import MIB
 
-from .image_port import ImageKeeper
+from .image_port import Image, ImageKeeper
 from .log.entry import FORMAT, Content, LogEntry, decode_content, encode_content, format_of
+from .log.port import Log, Sealed, Witness
 from .log.segments import LogFull
 from .reader import GC_FLOOR_HELD, GC_FLOOR_HELD_FOR_LOST_COMMITS, Reader
-from .row_store import BYTES_PER_NAME, Image, Rows
-from .tables import CHUNK, META, TABLES, Row
+from .row_store import BYTES_PER_NAME, Rows
+from .tables import CHUNK, META, TABLES
 from .transaction import Transaction
 
 # So much of the log is kept beyond what the image has: a backup that is not older can be brought up to date by it.
@@ -77,56 +78,6 @@ class Touched(NamedTuple):
     chunks: set[ChunkId]
     #: Other tables, by name.
     tables: set[str]
-
-
-class Sealed:
-    """An entry that is to be made durable."""
-
-    __slots__ = ("chain", "changes", "content", "epoch", "is_journaled", "is_written", "number", "refusal", "tx")
-
-    def __init__(self, number: int, tx: int, epoch: int, changes: list[tuple[int, Row]], content: bytes) -> None:
-        self.number = number
-        self.tx = tx
-        self.epoch = epoch
-        self.changes = changes
-        self.content = content
-        #: The journal has it, or does not need it.
-        self.is_journaled = False
-        self.is_written = False
-        #: Why it was undone, if so.
-        self.refusal: MetadataFull | None = None
-        #: Its place in the chain of the log, once it is written.
-        self.chain = 0
-
-
-class Log(Protocol):
-    """Where entries are made durable."""
-
-    def append(self, number: int, content: bytes) -> int:
-        """Return the place of the entry in the chain.
-
-        Raises LogFull, and has changed nothing; OSError when nothing is known.
-        """
-
-    def drop_before(self, number: int, kept_bytes: int = 0) -> None:
-        """Entries below that number are needed no longer, but for the last ones of so many bytes."""
-
-    def close(self) -> None: ...
-
-
-class Witness(Protocol):
-    """Looks after what lies beside the log: the place of the files, and the record of the last commit."""
-
-    def check(self) -> None:
-        """Raise OSError, or Moved, if what was written does not lie where the path leads."""
-
-    def note(self, tx: int, epoch: int) -> None:
-        """A commit is durable. Raises OSError."""
-
-    def sync(self) -> None:
-        """Make durable what was noted. Raises OSError."""
-
-    def close(self) -> None: ...
 
 
 class Metadata:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from peacefs.coordinator.metadata.log.entry import decode_content
+from peacefs.coordinator.metadata.log.port import Sealed
 from peacefs.coordinator.metadata.log.segments import LogFull
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
-from peacefs.coordinator.metadata.store import MetadataFull, Sealed
+from peacefs.coordinator.metadata.store import MetadataFull
 from peacefs.coordinator.metadata.tables import ENTRY
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
