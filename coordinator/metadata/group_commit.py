@@ -20,6 +20,8 @@ from .store import Metadata, MetadataFault, MetadataFull
 from .transaction import Transaction
 
 commit_queue_max: Final = 10_000
+# For so many turns of the event loop an entry waits for changes that come in a burst.
+commit_turns_max: Final = 16
 # Rows that have changed and that the image lacks are in memory: some 250 bytes each.
 rows_waiting_max: Final = 1_000_000
 # So often the one that commits does what is due beside: see `Metadata.tend`.
@@ -84,6 +86,9 @@ class GroupCommit:
         self._is_closed = self._has_failed = False
         self._is_writing = False
         self._is_due = False
+        #: How many changes there were in the last turn of the loop, and for how many turns a burst has been awaited.
+        self._requests_seen = 0
+        self._turns = 0
         self._had_room = True
         #: Entries made and changes they carried, for metrics and benchmarks.
         self.commits = 0
@@ -157,7 +162,14 @@ class GroupCommit:
             self._fail(fault)
 
     def _begin(self) -> None:
+        """Begin to write once a turn of the loop has brought no further change: those of one burst share an entry."""
+        if self.requests != self._requests_seen and self._turns < commit_turns_max:
+            self._requests_seen = self.requests
+            self._turns += 1
+            self._soon(self._begin)
+            return
         self._is_due = False
+        self._turns = 0
         if self._is_writing or self._is_closed:
             return
         sealed = self._metadata.seal()
@@ -184,8 +196,9 @@ class GroupCommit:
         else:
             self._fail(error if isinstance(error, MetadataFault) else MetadataFault(repr(error)))
             return
-        if self._rows.ops:
-            self._begin()
+        if self._rows.ops and not self._is_due:
+            self._is_due = True
+            self._soon(self._begin)
 
     def _durable(self, number: int) -> None:
         waiting = self._waiting

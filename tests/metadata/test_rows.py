@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from support.long_runs import often
 
-from peacefs.coordinator.metadata import row_store
+from peacefs.coordinator.metadata import answers, row_store
 from peacefs.coordinator.metadata.log.entry import Content
 from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.reader import Reader
@@ -52,7 +52,7 @@ class Twin:
         migrate(image)
         fill(image, "cluster", "root")
         self.image, self.writer = image, ImageWriter(image)
-        monkeypatch.setattr(row_store, "answers_in_memory_max", random.choice([0, 2, 100]))
+        monkeypatch.setattr(answers, "answers_in_memory_max", random.choice([0, 2, 100]))
         monkeypatch.setattr(Rows.whole_directory, "__defaults__", (random.choice([0, 1, 3, 100]),))
         self.rows = Rows(ImageReader(image), 0, names_max=random.choice([1, 2, 8, 1000]))
         weight = random.choice([1, 2, 8, 1000])
