@@ -86,7 +86,7 @@ class GroupCommit:
         self._is_closed = self._has_failed = False
         self._is_writing = False
         self._is_due = False
-        #: How many changes there were in the last turn of the loop, and for how many turns a burst has been awaited.
+        #: How many changes there were in the last turn of the loop, and how many turns a burst has lasted.
         self._requests_seen = 0
         self._turns = 0
         self._had_room = True
@@ -162,7 +162,7 @@ class GroupCommit:
             self._fail(fault)
 
     def _begin(self) -> None:
-        """Begin to write once a turn of the loop has brought no further change: those of one burst share an entry."""
+        """Write once a turn of the loop has brought no further change: those of one burst share an entry."""
         if self.requests != self._requests_seen and self._turns < commit_turns_max:
             self._requests_seen = self.requests
             self._turns += 1

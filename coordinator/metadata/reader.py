@@ -88,16 +88,13 @@ class Reader:
         """Follow names from the root, as far as they exist. Return the inodes passed, the root's first, and the
         last one.
         """
-        passed = [self.root]
-        child = self.child
-        for name in names:
-            found = child(passed[-1], name)
-            if found is None:
-                break
-            passed.append(found)
+        passed = self._follow(names)
         last = self.inode(passed[-1])
         assert last is not None, f"an entry names inode {passed[-1]}, which does not exist"
         return passed, last
+
+    def _follow(self, names: Sequence[str]) -> list[InodeId]:
+        return self._rows.follow(self.root, names)
 
     def pass_through(self, names: Sequence[str]) -> list[Inode]:
         """Return the same inodes, with all that is to be known of each."""
@@ -434,6 +431,15 @@ class PastReader(Reader):
             found[key] = row
         ordered = [found[key] for key in sorted(found)]
         return ordered if limit < 0 else ordered[:limit]
+
+    def _follow(self, names: Sequence[str]) -> list[InodeId]:
+        passed = [self.root]
+        for name in names:
+            found = self.child(passed[-1], name)
+            if found is None:
+                break
+            passed.append(found)
+        return passed
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
         rows = self._valid(ENTRY, parent, name)

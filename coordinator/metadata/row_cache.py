@@ -28,12 +28,13 @@ class Generations(Generic[K, V]):
     def __init__(self, weight_max: int, weigh: Callable[[V], int] = lambda value: 1) -> None:
         self._weight_max = max(weight_max // 2, 1)
         self._weigh = weigh
-        self._young: dict[K, V] = {}
+        #: The younger generation. What is looked up in it alone counts as being asked for.
+        self.young: dict[K, V] = {}
         self._old: dict[K, V] = {}
         self._weight = 0
 
     def get(self, key: K) -> V | Unknown:
-        found = self._young.get(key, UNKNOWN)
+        found = self.young.get(key, UNKNOWN)
         if found is UNKNOWN and self._old:
             found = self._old.pop(key, UNKNOWN)
             if found is not UNKNOWN:
@@ -41,26 +42,26 @@ class Generations(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V) -> None:
-        self._young[key] = value
+        self.young[key] = value
         self.grow(self._weigh(value))
 
     def grow(self, weight: int) -> None:
         """Count so much more for what is held."""
         self._weight += weight
         if self._weight > self._weight_max:
-            self._old, self._young, self._weight = self._young, {}, 0
+            self._old, self.young, self._weight = self.young, {}, 0
 
     def forget(self, key: K) -> None:
-        self._young.pop(key, None)
+        self.young.pop(key, None)
         self._old.pop(key, None)
 
     def clear(self) -> None:
-        self._young.clear()
+        self.young.clear()
         self._old.clear()
         self._weight = 0
 
     def __len__(self) -> int:
-        return len(self._young) + len(self._old)
+        return len(self.young) + len(self._old)
 
 
 class DirectoryNames:

@@ -6,6 +6,7 @@ Used by one thread. Knows no clock and no disk.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any, Final
 
 from .answers import Answers
@@ -114,6 +115,25 @@ class Rows(ChangedRows):
         self.delete(INODE, number, None, self.inodes.get(number))
         self.inodes.put(number, None)
         self.names.forget(number)
+
+    def follow(self, root: InodeId, names: Sequence[str]) -> list[InodeId]:
+        """Return the inodes on the way from one that is known, as far as the names exist."""
+        passed = [root]
+        parent = root
+        young = self.names.young
+        is_ahead = self.number > self.durable + 1 or bool(self.undo)
+        for name in names:
+            known = young.get(parent)
+            found = None if known is None else known.inodes.get(name)
+            if found is None:
+                found = self.child(parent, name)
+                if found is None:
+                    break
+            elif is_ahead:
+                self._look_ahead_at(ENTRY, parent, name)
+            passed.append(found)
+            parent = found
+        return passed
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
         """Return the inode of an entry."""

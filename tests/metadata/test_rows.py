@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 from support.long_runs import often
 
-from peacefs.coordinator.metadata import answers, row_store
+from peacefs.coordinator.metadata import answers
 from peacefs.coordinator.metadata.log.entry import Content
 from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.reader import Reader
