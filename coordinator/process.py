@@ -36,7 +36,7 @@ from .metadata.store import Metadata, MetadataFault, MetadataFull
 from .options import CoordinatorOptions
 from .service import Coordinator
 
-#: Objects made between two collections of the youngest, and so on: the youngest are looked at in a millisecond or two.
+#: Objects made between two collections of the youngest, and so on; the youngest take a millisecond or two.
 _COLLECTED_EVERY = (20_000, 20, 100)
 SECRET_NAME = "cluster.secret"
 
