@@ -217,9 +217,10 @@ def test_reader_sees_one_state_of_a_file_that_is_cut_while_it_is_opened(data, pa
     layout = namespace.layout
 
     def cut_behind_its_back(reader, inode):
-        """On the connection of the writer: the reader's view stays as it was."""
+        """In the step of the loop in which the file is opened nothing else runs; this is the soonest after it."""
+        found = layout(reader, inode)
         data.names.commit_now(lambda tx: namespace.truncate(tx, parse_path(path), 2, 0))
-        return layout(reader, inode)
+        return found
 
     with monkeypatch.context() as during_open:
         during_open.setattr(namespace, "layout", cut_behind_its_back)

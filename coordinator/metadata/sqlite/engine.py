@@ -12,6 +12,7 @@ from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import names_memory_bytes_default
 from peacefs.coordinator.metadata.backup import BackupMaker
 from peacefs.coordinator.metadata.engine import Accepted, CheckProgress, Engine, Findings, Progress, Restored
+from peacefs.coordinator.metadata.log.segments import list_segments
 from peacefs.coordinator.metadata.store import Metadata
 
 from . import backup, check, exact_copies, lost_commits
@@ -89,5 +90,13 @@ class SqliteEngine(Engine):
 
     def size_bytes(self, directory: Path) -> int:
         store = directory / STORE_NAME
-        files = (store, store.with_name(f"{STORE_NAME}-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        files = (store, store.with_name(f"{STORE_NAME}-wal"), *(path for _, path in list_segments(store)))
+        return sum(_size_of(file) for file in files)
+
+
+def _size_of(file: Path) -> int:
+    """Segments and SQLite's log come and go."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
