@@ -54,8 +54,9 @@ class Writer:
         return self.acknowledged
 
 
-def flip_a_bit(log: Path) -> None:
-    """In its first frame, without which SQLite finds none that follows."""
+def flip_a_bit(directory: Path) -> None:
+    """In the first entry of the log's last segment, without which none that follows is sound."""
+    log = max(directory.glob("metadata.sqlite.log-*"))
     content = bytearray(log.read_bytes())
     content[200] ^= 1
     log.write_bytes(content)
@@ -71,7 +72,7 @@ def test_failover_loses_nothing_acknowledged_when_the_leader_dies_and_when_it_is
         assert cluster.leads(1)
 
         # It comes back with a log that was damaged, finds in the journal what it lacks and missed, and stands by.
-        flip_a_bit(tmp_path / "coordinator-0" / "metadata.sqlite-wal")
+        flip_a_bit(tmp_path / "coordinator-0")
         first.start()
         wait_until(lambda: cluster.stands_by(0), "the one that was killed stands by")
         wait_until(lambda: cluster.datanodes_at(0) == 3, "datanodes have come to it")

@@ -35,12 +35,14 @@ def status(cluster: LocalCluster) -> dict[str, Any]:
     return found
 
 
-def live_bytes(log: bytes) -> int:
-    """Return how many bytes of a log hold the frames of its present round."""
-    end = 32
-    while log[end + 8 : end + 16] == log[16:24]:
-        end += 24 + 4096
-    return end
+def last_segment(directory: Path) -> Path:
+    """Return the last segment of the log, to which a coordinator has appended since its start."""
+    return max(directory.glob("metadata.sqlite.log-*"))
+
+
+def written_bytes(log: bytes) -> list[int]:
+    """Return where a segment holds something: it was filled with zeros when it was made."""
+    return [at for at, byte in enumerate(log) if byte]
 
 
 def commit_heard(cluster: LocalCluster) -> int:
@@ -59,18 +61,18 @@ def test_commits_lost_from_the_log_keep_the_coordinator_from_starting_until_that
         PeaceFileSystem(cluster.http_address) as files,
     ):
         store = cluster.directory / "coordinator"
-        log = store / "metadata.sqlite-wal"
         files.write("/kept", _DATA, replication=1)
         for number in range(12):
             files.write(f"/lost-{number}", _DATA, replication=1)
         cluster.coordinator.kill()
+        log = last_segment(store)
         whole = log.read_bytes()
-        end = live_bytes(whole)
+        written_at = written_bytes(whole)
         image = {path.name: path.read_bytes() for path in store.iterdir() if path.is_file()}
-        damages = [whole[: randomly.randrange(end)], b""]
+        damages = [whole[: randomly.choice(written_at)], b""]
         for _ in range(2):
             flipped = bytearray(whole)
-            flipped[randomly.randrange(end)] ^= 1 << randomly.randrange(8)
+            flipped[randomly.choice(written_at)] ^= 1 << randomly.randrange(8)
             damages.append(bytes(flipped))
         for damaged in damages:
             log.write_bytes(damaged)
@@ -84,7 +86,8 @@ def test_commits_lost_from_the_log_keep_the_coordinator_from_starting_until_that
         written = files.list("/")
         cluster.coordinator.kill()
 
-        log.unlink(missing_ok=True)
+        for segment in store.glob("metadata.sqlite.log-*"):
+            segment.unlink()
         shutil.copy(log_free(image, tmp_path), store / "metadata.sqlite")
         with pytest.raises(StartupError, match="accept-loss --dir"):
             cluster.restart(cluster.coordinator)
