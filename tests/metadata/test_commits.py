@@ -56,9 +56,10 @@ class Writing:
 
     def begin(self) -> None:
         """The loop has had its turn: an entry begins."""
-        soon, self.soon = self.soon, []
-        for call in soon:
-            call()
+        while self.soon:
+            soon, self.soon = self.soon, []
+            for call in soon:
+                call()
 
     def write(self) -> Callable[[], None]:
         """Write the entry under way; return what tells the loop of it."""

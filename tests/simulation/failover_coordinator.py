@@ -23,7 +23,7 @@ from peacefs.coordinator.metadata.sqlite.inline_image import InlineImage
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
 from peacefs.coordinator.metadata.store import MetadataFault, Touched
 from peacefs.coordinator.metadata.transaction import Transaction
-from peacefs.coordinator.rpc.dispatch import is_read
+from peacefs.coordinator.rpc.dispatch import CALLS_OF_CLIENTS, is_read
 from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Failure, Message
@@ -170,7 +170,9 @@ class FailoverCoordinator(SimulatedCoordinator):
     async def answer(self, caller: str, message: Message) -> Message:
         if isinstance(message, OnLink):
             return await super().answer(caller, message)
-        only_looks = is_read(message) or isinstance(message, Open | Stat | ListNames)
+        only_looks = isinstance(message, Open | Stat | ListNames) or (
+            type(message) in CALLS_OF_CLIENTS and is_read(message)
+        )
         answer_here = super().answer
         try:
             return await self.door.answered(lambda: answer_here(caller, message), is_read=only_looks)

@@ -24,7 +24,7 @@ from peacefs.runtime import private_files
 
 from .entry import ALIGNMENT, HEAD_BYTES, MARK, LogEntry, pack, size_of, unpack, unpack_alone
 
-log_segment_bytes: Final = 4 * MIB
+log_segment_bytes: Final = MIB
 
 _MAGIC: Final = b"pfslog01"
 #: The mark, whose store the log is of, the number of the first entry, and the chain before it.
