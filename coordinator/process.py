@@ -60,15 +60,18 @@ def run(options: CoordinatorOptions) -> None:
     failover = _failover_of(options)
     metadata: Metadata | None = None
     kept = options.directory / SECRET_NAME
+    open_store = partial(
+        ENGINE.open, options.directory, owner=getpass.getuser(), names_memory_bytes=options.names_memory_bytes
+    )
     if failover is None:
-        metadata = ENGINE.open(
-            options.directory, owner=getpass.getuser(), names_memory_bytes=options.names_memory_bytes
-        )
+        metadata = open_store()
     try:
         signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
         if metadata is None:
             assert failover is not None
-            metadata = failover.join(ENGINE, options.directory, getpass.getuser(), signer, tls)
+            metadata = failover.join(
+                ENGINE, options.directory, lambda writer: open_store(journal=writer), signer, tls
+            )
         reload = partial(read_again, signer, secret_file or kept)
         uvloop.run(_serve(options, metadata, signer, described, rules, tls, reload, failover))
     except (MetadataFull, MetadataFault) as fault:

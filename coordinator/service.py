@@ -303,6 +303,11 @@ class Coordinator:
         while True:
             await asyncio.sleep(commit_record_interval_s)
             await asyncio.to_thread(self._sync_record)
+            try:
+                # On the loop, which starts whoever writes the image: a page under way would not match.
+                self._metadata.scrub(metadata_scrub_pages)
+            except MetadataFault as fault:
+                self._stop_at_once(fault)
 
     def _http(self, http_port: int) -> Admission:
         """All that is served over HTTP, and what is told of it at `/metrics`."""
@@ -473,7 +478,6 @@ class Coordinator:
         """From a thread of its own: commits do not wait for it."""
         try:
             self._metadata.sync_record()
-            self._metadata.scrub(metadata_scrub_pages)
         except MetadataFault as fault:
             self._stop_at_once(fault)
 

@@ -52,7 +52,7 @@ class Joining:
         directory: Path,
         writer: JournalWriter,
         me: Member,
-        owner: str,
+        open_store: Callable[[JournalWriter], Metadata],
         access: LeaderAccess,
         *,
         sleep: Callable[[float], None] = time.sleep,
@@ -63,7 +63,7 @@ class Joining:
         self._writer = writer
         self._journal = writer.journal
         self._me = me
-        self._owner = owner
+        self._open_store = open_store
         self._access = access
         self._sleep = sleep
         self._clock = clock
@@ -106,7 +106,7 @@ class Joining:
             self._journal.resign()
 
     def _with_store(self, identity: JournalIdentity | None) -> Joined | None:
-        metadata = self._engine.open(self._directory, owner=self._owner, journal=self._writer)
+        metadata = self._open_store(self._writer)
         try:
             joined = Joined(metadata, self._check(metadata, identity))
             self._greet_leader(joined.identity)

@@ -51,13 +51,21 @@ class FailoverProcess:
         self.failover: Failover | None = None
 
     def join(
-        self, engine: Engine, directory: Path, owner: str, signer: Signer, tls: TlsIdentity | None
+        self,
+        engine: Engine,
+        directory: Path,
+        open_store: Callable[[JournalWriter], Metadata],
+        signer: Signer,
+        tls: TlsIdentity | None,
     ) -> Metadata:
-        """Return the store of a directory, made or copied where there is none. Raises StartupError."""
+        """Return the store of a directory, made or copied where there is none. Raises StartupError.
+
+        `open_store` opens it, or makes one, to follow the journal.
+        """
         me = self.leadership.me
         assert me is not None
         copying = StoreCopying(signer, tls)
-        return Joining(engine, directory, self._writer, me, owner, copying).join().metadata
+        return Joining(engine, directory, self._writer, me, open_store, copying).join().metadata
 
     async def keep(
         self,

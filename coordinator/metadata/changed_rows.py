@@ -73,17 +73,11 @@ class ChangedRows:
         keys = _KEYS[table]
         self.ops.append((table, row))
         if keys == 1:
-            first, rows = row[0], self.changed[table]
-            self.undo.append((table, first, None, rows.get(first), cached))
-            rows[first] = (self.number, row)
-            if table == CHUNK:
-                self.single.forget((table, first))
-            elif _IS_SMALL[table]:
-                self.small[table][first] = row
-            return
-        self._note_nested(table, row[0], row[1] if keys == 2 else row[1:3], row, cached)
+            self._note(table, row[0], row, cached)
+        else:
+            self._note_nested(table, row[0], row[1] if keys == 2 else row[1:3], row, cached)
         if _IS_SMALL[table]:
-            self.small[table][row[:2]] = row
+            self.small[table][row[0] if keys == 1 else row[:2]] = row
 
     def delete(self, table: int, first: Any, second: Any = None, cached: Any = UNKNOWN) -> None:
         """Delete the row of a key, whether there is one or not. `second` is a tuple where the key has three."""

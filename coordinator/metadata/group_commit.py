@@ -6,10 +6,10 @@ something, or has seen what is not durable yet, is told when it is. Knows no req
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from queue import SimpleQueue
 from typing import Final, Protocol, TypeVar
 
@@ -81,8 +81,10 @@ class GroupCommit:
         self._queue_max = queue_max
         self._clock = clock
         self._on_taken = on_taken
-        #: By the number of the entry that they wait for, in order.
-        self._waiting: deque[tuple[int, Settled]] = deque()
+        #: Those who wait for an entry, by its number; who has only looked may wait for an earlier one than others.
+        self._waiting: dict[int, list[Settled]] = {}
+        #: How many wait.
+        self.waiting = 0
         self._is_closed = self._has_failed = False
         self._is_writing = False
         self._is_due = False
@@ -97,11 +99,6 @@ class GroupCommit:
         metadata.on_refused = self._refused
 
     @property
-    def waiting(self) -> int:
-        """Return how many wait."""
-        return len(self._waiting)
-
-    @property
     def behind(self) -> int:
         """Return how many changed rows the image lacks."""
         return self._rows.rows_waiting
@@ -114,7 +111,7 @@ class GroupCommit:
         """
         if self._is_closed:
             raise stopping()
-        if len(self._waiting) >= self._queue_max and not in_any_case:
+        if self.waiting >= self._queue_max and not in_any_case:
             raise Overloaded(f"{self._queue_max} changes of the metadata are waiting already; try again")
         if self._rows.rows_waiting >= rows_waiting_max and not in_any_case:
             raise Overloaded(
@@ -137,7 +134,8 @@ class GroupCommit:
         if number <= self._rows.durable:
             settled(None)
             return
-        self._waiting.append((number, settled))
+        self._waiting.setdefault(number, []).append(settled)
+        self.waiting += 1
         if not self._is_writing and not self._is_due:
             self._is_due = True
             self._soon(self._begin)
@@ -201,14 +199,21 @@ class GroupCommit:
             self._soon(self._begin)
 
     def _durable(self, number: int) -> None:
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= number:
-            waiting.popleft()[1](None)
+        for reached in sorted(each for each in self._waiting if each <= number):
+            self._settle(self._waiting.pop(reached), lambda: None)
+
+    def _settle(self, waiting: Iterable[Settled], outcome: Callable[[], ServiceUnready | None]) -> None:
+        for settled in waiting:
+            self.waiting -= 1
+            # An error of its own for each: where one is raised again and again its traceback grows.
+            settled(outcome())
+
+    def _settle_all(self, outcome: Callable[[], ServiceUnready]) -> None:
+        waiting, self._waiting = self._waiting, {}
+        self._settle(itertools.chain.from_iterable(waiting.values()), outcome)
 
     def _refused(self, full: MetadataFull) -> None:
-        refused, self._waiting = self._waiting, deque()
-        for _, settled in refused:
-            settled(_no_room_in_journal(str(full)) if full.in_journal else no_room())
+        self._settle_all(lambda: _no_room_in_journal(str(full)) if full.in_journal else no_room())
 
     def _tell_of_room(self) -> None:
         has_room = self._metadata.has_room
@@ -220,9 +225,7 @@ class GroupCommit:
         if self._has_failed:
             return
         self._is_closed = self._has_failed = True
-        failed, self._waiting = self._waiting, deque()
-        for _, settled in failed:
-            settled(stopping())
+        self._settle_all(stopping)
         self._on_fatal(fault)
 
 

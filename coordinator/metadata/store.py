@@ -424,10 +424,6 @@ class Metadata:
         while self.rows.imaged(number, 10_000):
             pass
 
-    def synced(self, number: int) -> None:
-        """A power cut cannot take entries up to a number from the image: the log need not have them."""
-        self._log.drop_before(number + 1, log_kept_bytes)
-
     def tend(self, *, idle: bool) -> None:
         """Do what is due beside the commits. Raises MetadataFault when that fails."""
         self._refuse_after_fault()
@@ -437,7 +433,8 @@ class Metadata:
             self._tell_digest()
             synced = self._keeper.tend(idle=idle)
             if synced is not None:
-                self.synced(synced)
+                # A power cut cannot take these entries from the image any more.
+                self._log.drop_before(synced + 1, log_kept_bytes)
         except Exception as error:
             self._fault = error
             raise MetadataFault(f"the metadata cannot be kept: {error}") from error

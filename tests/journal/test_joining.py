@@ -23,6 +23,11 @@ from peacefs.protocol.errors import PeerRefused, StartupError
 NOW_S = time.monotonic()
 
 
+def opening(directory: Path) -> Callable[[JournalWriter], Metadata]:
+    """Return what opens the store of a directory to follow a journal."""
+    return lambda writer: ENGINE.open(directory, owner="root", journal=writer)
+
+
 class Cluster:
     """A journal, and the directories of the coordinators that come to it. `waited` is called while one waits."""
 
@@ -45,7 +50,7 @@ class Cluster:
             self.directory(name),
             JournalWriter(journal),
             Member(name),
-            "root",
+            opening(self.directory(name)),
             self,
             sleep=self._wait,
         )
@@ -69,7 +74,7 @@ class Cluster:
         """Have a coordinator join and lead, as the failover would."""
         journal = JournalInMemory(self.server)
         writer = JournalWriter(journal)
-        joining = Joining(ENGINE, self.directory(name), writer, Member(name), "root", self)
+        joining = Joining(ENGINE, self.directory(name), writer, Member(name), opening(self.directory(name)), self)
         metadata = joining.join().metadata
         assert journal.campaign(Member(name), 60)
         epoch = journal.epoch()
@@ -178,7 +183,14 @@ def test_coordinator_with_another_secret_than_the_leader_is_refused_before_it_co
             self.greet(leader, of_cluster)
 
     def join() -> None:
-        Joining(ENGINE, cluster.directory("b"), JournalWriter(journal), Member("b"), "root", Refusing()).join()
+        Joining(
+            ENGINE,
+            cluster.directory("b"),
+            JournalWriter(journal),
+            Member("b"),
+            opening(cluster.directory("b")),
+            Refusing(),
+        ).join()
 
     # One that has a store already, from before, and one that has none yet.
     cluster.join("b").close()

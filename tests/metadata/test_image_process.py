@@ -15,7 +15,7 @@ from benchmarks.processor_time import children_of
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite import process_image
 from peacefs.coordinator.metadata.sqlite.store import open_store
-from peacefs.coordinator.metadata.store import Metadata
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 
@@ -73,3 +73,32 @@ def test_process_of_the_image_that_is_killed_is_started_again_and_misses_nothing
     again = open_store(store, owner="root", has_process=True)
     assert [entry.name for entry in namespace.list_page(again.reader(), parse_path("/")).entries] == made
     again.close()
+
+
+@pytest.mark.evidence("image-process-killed")
+def test_process_of_the_image_that_dies_whenever_it_is_started_stops_the_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_image, "image_entries_behind_max", 1)
+    monkeypatch.setattr(process_image, "image_restart_pause_s", 0.0)
+    store = tmp_path / "metadata.sqlite"
+    metadata = open_store(store, owner="root", has_process=True)
+    metadata.begin_epoch()
+    with monkeypatch.context() as broken:
+        broken.setattr(sys, "executable", "/bin/false")
+        _make(metadata, parse_path("/kept"))
+        wait_until(lambda: _has_failed(metadata), "the metadata has failed")
+    with pytest.raises(MetadataFault):
+        _make(metadata, parse_path("/late"))
+    metadata.close()
+    again = open_store(store, owner="root", has_process=True)
+    assert [entry.name for entry in namespace.list_page(again.reader(), parse_path("/")).entries] == ["kept"]
+    again.close()
+
+
+def _has_failed(metadata: Metadata) -> bool:
+    try:
+        metadata.tend(idle=False)
+    except MetadataFault:
+        return True
+    return False

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import MIB
 from peacefs.runtime import private_files
+from peacefs.runtime.disk_files import sync_directory
 
 from .entry import ALIGNMENT, HEAD_BYTES, MARK, LogEntry, pack, size_of, unpack, unpack_alone
 
@@ -63,13 +64,9 @@ class SegmentLog:
         self._descriptor = -1
         self._at = 0
         self._size = 0
-        #: The segment that is written to, and where its first entry lies.
+        #: The segment that is written to; None before the first entry.
         self.path: Path | None = None
         self._status: os.stat_result | None = None
-
-    @property
-    def last(self) -> Position:
-        return self._last
 
     def append(self, number: int, content: bytes) -> int:
         """Make an entry durable; return its place in the chain.
@@ -104,7 +101,7 @@ class SegmentLog:
                 _write_zeros(descriptor, _FIRST_AT, size)
                 os.fsync(descriptor)
                 staged.rename(path)
-                _sync_directory(path.parent)
+                sync_directory(str(path.parent))
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -259,11 +256,3 @@ def _write_zeros(descriptor: int, begin: int, end: int) -> None:
     zeros = bytes(min(end - begin, MIB))
     while begin < end:
         begin += os.pwrite(descriptor, zeros[: end - begin], begin)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

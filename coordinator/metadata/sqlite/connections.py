@@ -19,7 +19,7 @@ from xxhash import xxh3_64_digest
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.runtime import private_files
 
-from .page_sums import PAGE_BYTES, PageSums, path_of
+from .page_sums import PAGE_BYTES, PageScrub, PageSums, path_of
 
 _VFS = "peacefs-page-sums"
 _STATEMENTS = 256
@@ -96,6 +96,17 @@ def damage_of(store: Path) -> DamagedPage | None:
     """Return what was raised in this process when it met a damaged page of a store."""
     what = damage_met.get(store.absolute())
     return None if what is None else DamagedPage(f"the metadata is damaged: {what}")
+
+
+def damage_found(scrub: PageScrub, pages: int, *, is_log_copied: bool) -> Exception | None:
+    """Verify the next `pages` pages; return what is wrong with one of them, or with reading them."""
+    try:
+        found = scrub.look(pages, is_log_copied=is_log_copied)
+    except OSError as error:
+        return error
+    if found is None:
+        return None
+    return DamagedPage(f"the metadata is damaged: page {found} is not what was written")
 
 
 class _ReadOnly(apsw.Connection):

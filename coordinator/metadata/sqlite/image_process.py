@@ -13,14 +13,13 @@ import select
 import struct
 import sys
 import time
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import apsw
 
-from peacefs.coordinator.metadata.log.entry import Content, decode_content
+from peacefs.coordinator.metadata.log.entry import decode_content
 from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, read_entries
 from peacefs.protocol.errors import StartupError
 
@@ -57,7 +56,6 @@ class ImageProcess:
         self._database = os.open(store, os.O_RDONLY | os.O_CLOEXEC)
         self._scrub = PageScrub(store, self._database)
         self._durable = self._synced = self._writer.number
-        self._entries: Iterator[tuple[int, int, Content]] = iter(())
         self._copied_s = self._scrubbed_s = time.monotonic()
 
     def serve(self) -> None:

@@ -13,7 +13,7 @@ import apsw
 from peacefs.coordinator.metadata.image_port import ImageKeeper
 from peacefs.coordinator.metadata.log.entry import Content
 
-from .connections import DamagedPage, damage_of, is_fault_of_the_store, is_want_of_room
+from .connections import DamagedPage, damage_found, damage_of, is_fault_of_the_store, is_want_of_room
 from .image import ImageWriter
 from .page_sums import PageScrub
 from .statement_entries import apply_statements
@@ -92,15 +92,7 @@ class InlineImage(ImageKeeper):
     def scrub(self, pages: int) -> Exception | None:
         if self._scrub is None or self.fault is not None:
             return self.fault if isinstance(self.fault, Exception) else None
-        try:
-            found = self._scrub.look(pages, is_log_copied=self._synced == self.writer.number)
-        except OSError as error:
-            return error
-        return (
-            None
-            if found is None
-            else DamagedPage(f"the metadata is damaged: page {found} is not what was written")
-        )
+        return damage_found(self._scrub, pages, is_log_copied=self._synced == self.writer.number)
 
     def apply_statements(self, content: bytes, journal_number: int, chunks: set[int], tables: set[str]) -> None:
         self.catch_up()

@@ -23,7 +23,14 @@ from peacefs.coordinator.metadata.log.entry import Content, decode_content
 from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, read_entries
 from peacefs.protocol.errors import ServiceUnready
 
-from .connections import DamagedPage, connect_read_only, damage_of, is_fault_of_the_store, is_want_of_room
+from .connections import (
+    DamagedPage,
+    connect_read_only,
+    damage_found,
+    damage_of,
+    is_fault_of_the_store,
+    is_want_of_room,
+)
 from .image import ImageReader, ImageWriter
 from .image_process import FAULT, IMAGED, NUMBER, SAID, SYNCED
 from .page_sums import PageScrub
@@ -185,15 +192,7 @@ class ProcessImage(ImageKeeper):
         if self._process is not None:
             # It looks itself: here a page could be found that it is just writing.
             return None
-        try:
-            found = self._scrub.look(pages, is_log_copied=False)
-        except OSError as error:
-            return error
-        return (
-            None
-            if found is None
-            else DamagedPage(f"the metadata is damaged: page {found} is not what was written")
-        )
+        return damage_found(self._scrub, pages, is_log_copied=False)
 
     def apply_statements(self, content: bytes, journal_number: int, chunks: set[int], tables: set[str]) -> None:
         self._stop()

@@ -25,7 +25,6 @@ from peacefs.coordinator.metadata.log.segments import (
     read_entries,
     sync_entries,
 )
-from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
@@ -248,6 +247,3 @@ def _empty_store() -> apsw.Connection:
     template = connect_plain(":memory:")
     migrate(template)
     return template
-
-
-__all__ = ["MetadataInMemory", "Reader", "open_store", "store_in_memory"]
