@@ -49,12 +49,16 @@ class Problem:
 
 @dataclass
 class Findings:
-    """The findings of a check. `files`, `directories` and `chunks` are None when the store cannot be trusted."""
+    """The findings of a check. `files`, `directories` and `chunks` are None when the store cannot be trusted.
+
+    They leave out the last `commits_behind` commits, which the log has and the image does not have yet.
+    """
 
     problems: list[Problem] = field(default_factory=list)
     files: int | None = None
     directories: int | None = None
     chunks: int | None = None
+    commits_behind: int = 0
 
 
 class Accepted(NamedTuple):

@@ -145,6 +145,8 @@ def check(directory: Directory) -> None:
             f"{findings.directories} directories, {findings.files} files, {findings.chunks} chunks: "
             + ("damaged" if findings.problems else "sound")
         )
+    if findings.commits_behind:
+        _say(f"the last {findings.commits_behind} commits are in the log alone, and not counted")
     if findings.problems:
         raise typer.Exit(1)
 

@@ -42,6 +42,21 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
+def test_commits_that_the_log_has_alone_are_told_of_and_not_counted(store: Path) -> None:
+    before = check(store, lambda name, number, steps: None)
+    metadata = open_store(store, owner="root")
+    metadata.begin_epoch()
+    space = Space(metadata)
+    for number in range(3):
+        space.create(f"/late/{number}", 10)
+    beside = check(store, lambda name, number, steps: None)
+    assert (beside.files, beside.commits_behind) == (before.files, 3), "`Space` has the epoch imaged"
+    metadata.close()
+    after = check(store, lambda name, number, steps: None)
+    assert before.files is not None
+    assert (after.files, after.commits_behind, after.problems) == (before.files + 3, 0, [])
+
+
 def test_snapshots_and_a_restoration_under_way_are_sound_and_so_is_a_store_that_knows_neither(store: Path) -> None:
     metadata = open_store(store, owner="root")
     metadata.begin_epoch()

@@ -21,6 +21,7 @@ from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from . import file as metadata_file
 from . import lost_commits, row_digest
 from .connections import DamagedPage, connect_read_only
+from .log_state import numbers_of
 
 check_examples_max: Final = 5
 
@@ -176,6 +177,7 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
             findings = check_tables(connection, begun)
             _note(findings, "all rows are what was committed", [fault] if fault else [])
             connection.execute("COMMIT")
+            findings.commits_behind = numbers_of(path).behind
         except (apsw.Error, DamagedPage, UnicodeDecodeError) as error:
             findings.problems.append(Problem("the tables can be read", 1, [str(error)]))
     _note(findings, "all that was acknowledged is there", [loss] if loss else [])

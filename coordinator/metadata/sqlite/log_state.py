@@ -28,6 +28,8 @@ class StoreNumbers(NamedTuple):
     epoch: int
     #: What is wrong with the log, in words.
     damage: str | None
+    #: The commits that the log has and the image does not have yet.
+    behind: int = 0
 
 
 def numbers_of(store: Path) -> StoreNumbers:
@@ -46,15 +48,16 @@ def _look(store: Path) -> StoreNumbers:
         if schema_version(connection) < IMAGE_SCHEMA:
             return StoreNumbers(meta["cluster_id"], meta["last_tx"], meta["epoch"], None)
         position = Position(*ImageReader(connection).position())
-    damage = None
+    damage, behind = None, 0
     try:
         for entry in read_entries(store, meta["cluster_id"], position):
+            behind += 1
             for table, row in decode_content(entry.content).changes:
                 if table == META:
                     meta[row[0]] = row[1]
     except LogDamaged as found:
         damage = str(found)
-    return StoreNumbers(meta["cluster_id"], meta["last_tx"], meta["epoch"], damage)
+    return StoreNumbers(meta["cluster_id"], meta["last_tx"], meta["epoch"], damage, behind)
 
 
 def apply_log(store: Path, connection: apsw.Connection, *, to_damage: bool = False) -> None:
