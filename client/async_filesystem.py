@@ -33,7 +33,7 @@ _Pieces = list[bytes]
 def _on_a_thread(
     method: Callable[Concatenate[PeaceFileSystem, P], T],
 ) -> Callable[Concatenate[AsyncPeaceFileSystem, P], Coroutine[Any, Any, T]]:
-    """Return the awaitable form of a method."""
+    """Return a coroutine method that runs `method` on a thread."""
 
     @wraps(method)
     async def call(fs: AsyncPeaceFileSystem, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -45,7 +45,7 @@ def _on_a_thread(
 class AsyncPeaceFileSystem:
     """The files of a cluster, for one event loop; `async with` closes it. Otherwise as `PeaceFileSystem`.
 
-    For other methods, call `files` on a thread: `await fs.call(fs.files.snapshots.create, "/dir")`.
+    To use other methods, pass them to `call`: `await fs.call(fs.files.snapshots.create, "/dir")`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class AsyncPeaceFileSystem:
     async def write_many(
         self, files: Mapping[str, bytes], *, overwrite: bool = False, replication: int | None = None
     ) -> dict[str, PeacefsError]:
-        """Write whole files, small ones together; return the errors of those that failed, by path."""
+        """Write whole files, several small ones at a time. Return the errors of the files that failed, by path."""
         return await self.call(self.files.write_many, files, overwrite=overwrite, replication=replication)
 
     # -- names -------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ _Entries = list[FileStatus]
 _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
-# Small files that `write_many` has under way at once.
+# Maximum number of small files that `write_many` writes at the same time.
 small_files_at_once_max: Final = 16
 
 
@@ -69,7 +69,8 @@ class PeaceFileSystem(NameApi):
     `https://` or `swebhdfs://`, all network traffic is encrypted. Methods raise classes of
     `peacefs.protocol.errors`.
 
-    Methods about names are inherited from `NameApi`. `snapshots`, `acls`, `xattrs` and `quotas` have further ones.
+    The methods for names are inherited from `NameApi`. `snapshots`, `acls`, `xattrs` and `quotas` have further
+    methods.
     """
 
     def __init__(
@@ -223,9 +224,10 @@ class PeaceFileSystem(NameApi):
     def write_many(
         self, files: Mapping[str, bytes], *, overwrite: bool = False, replication: int | None = None
     ) -> dict[str, PeacefsError]:
-        """Write whole files, of which small ones are under way together. Return the errors by path, if any.
+        """Write whole files, several small ones at a time. Return the errors of the files that failed, by path.
 
-        Each file appears by itself, and one that fails does so alone. For the arguments see `open_for_writing`.
+        Each file becomes visible alone; one that fails does not affect the others. For the arguments see
+        `open_for_writing`.
         """
         failed: dict[str, PeacefsError] = {}
         paths = [path for path, data in files.items() if is_small(data)]

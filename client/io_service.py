@@ -207,7 +207,7 @@ class IOService:
     # -- pruning -----------------------------------------------------------------------------------
 
     def prune(self, unit: str, keep: int) -> list[int]:
-        """Delete all but the latest `keep` checkpoints of a unit, and what unfinished attempts left behind.
+        """Delete all but the latest `keep` checkpoints of a unit, and the files of unfinished attempts.
 
         Return the deleted sequences, ascending. An unfinished attempt is deleted once its write token has expired.
         """

@@ -26,7 +26,7 @@ class Snapshots:
         self._compare = compare
 
     def allow(self, path: str) -> None:
-        """Allow snapshots of a directory; for superusers. Raises SnapshotRefused, AccessDenied, ..."""
+        """Allow snapshots of a directory; for superusers. Raises SnapshotRefused, AccessDenied, FileNotFound."""
         self._names.change(SwitchSnapshots(path, self._names.user, allowed=True, request_id=new_request_id()))
 
     def disallow(self, path: str) -> None:

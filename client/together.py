@@ -1,7 +1,7 @@
-"""Runs several participants on one thread: while one waits for its answer, the others' requests are under way.
+"""Runs several participants on one thread, so that all their requests are under way at the same time.
 
-Requests to the coordinator wait until every participant has got as far as it can, and are then sent together. So a
-group of small files is written by its datanodes as one batch, and published by the coordinator in one commit.
+Requests to the coordinator are held back until no participant can continue, and then sent together. So the
+datanodes write a group of small files as one batch, and the coordinator publishes the group in one commit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
 
 T = TypeVar("T")
-#: Sends requests together, and returns the answer to each, or its error.
+#: Sends requests together. Returns for each its answer or its error.
 AskTogether = Callable[[Sequence[Message], float], list[Message | PeacefsError]]
 
 
@@ -26,7 +26,7 @@ def run_together(
 ) -> list[T | PeacefsError]:
     """Run participants to their ends; return the result or the error of each. They must not wait for each other.
 
-    Ctrl-C is thrown into all that have not ended, and raised when they have cleaned up.
+    On Ctrl-C, throw KeyboardInterrupt into the unfinished participants, let them clean up, then raise it.
     """
     running = _Together(driver, ask, participants)
     try:
@@ -38,7 +38,7 @@ def run_together(
 
 
 class _Together:
-    """Participants by their numbers, and the effects that they wait for."""
+    """Numbered participants, and the effects that each waits for."""
 
     def __init__(self, driver: ThreadDriver, ask: AskTogether, participants: Sequence[fx.Steps[Any]]) -> None:
         self._driver = driver
@@ -101,7 +101,7 @@ class _Together:
 
 
 def _interrupted(steps: fx.Steps[None]) -> fx.Steps[None]:
-    """Throw Ctrl-C into a participant, and do what it asks for then."""
+    """Throw KeyboardInterrupt into a participant, and run its clean-up."""
     fault: BaseException | None = KeyboardInterrupt()
     result = None
     while True:

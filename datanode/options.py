@@ -41,7 +41,7 @@ class DatanodeOptions:
     scrub_period_s: float = scrub_period_s
     scrub_bytes_per_second: float = scrub_bytes_per_second
     copy_bytes_per_second: float = copy_bytes_per_second
-    #: True if large chunks should not fill the page cache, False if they should; None to choose for each disk.
+    #: Write large chunks around the page cache (True) or through it (False). None: choose the faster way per disk.
     write_around_cache: bool | None = None
     #: The directories for chunks, one per disk; empty means `directory` itself.
     data_directories: tuple[Path, ...] = ()

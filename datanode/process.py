@@ -1,4 +1,4 @@
-"""The datanode as a process: learns its cluster, locks its directory, then has `service.Datanode` serve."""
+"""The datanode as a process: learns its cluster, locks its directory, then runs `service.Datanode`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The datanode's parts: made, connected, started and stopped. `process.py` runs one."""
+"""Makes, connects, starts and stops the parts of a datanode. `process.py` runs it."""
 
 from __future__ import annotations
 

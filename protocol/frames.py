@@ -80,7 +80,7 @@ def encode(message: Message, payload_bytes: int = 0, tag: int = 0) -> bytes:
 def decode_prefix(data: Bytes, bytes_max: int = frame_bytes_max, at: int = 0) -> Prefix:
     """Decode the start of the frame that begins at `at`.
 
-    Raises ProtocolViolation if it is none, or the frame exceeds a limit.
+    Raises ProtocolViolation if no frame begins there, or if the frame exceeds a limit.
     """
     magic, form, _reserved, tag, message_bytes, payload_bytes, crc = _WHOLE_PREFIX.unpack_from(data, at)
     if magic != _MAGIC or form != _FORMAT:
@@ -116,7 +116,7 @@ def decode_message(prefix: Prefix, body: Bytes) -> Message:
 
 
 class FrameReader:
-    """Splits a byte stream into frames, for asyncio protocols. Frames that arrive whole are not copied."""
+    """Splits a byte stream into frames, for asyncio protocols. Complete frames are not copied into a buffer."""
 
     def __init__(self, bytes_max: int = frame_bytes_max) -> None:
         #: Maximum frame size; may be changed between frames.
@@ -124,9 +124,9 @@ class FrameReader:
         #: Verifies the seals of incoming data; None if the connection is not sealed.
         self.opener: Opener | None = None
         self._data: bytes | bytearray = b""
-        #: The part of the data before this was returned as frames.
+        #: Offset of the first byte that was not returned as part of a frame, nor decoded as a prefix.
         self._at = 0
-        #: The prefix that was decoded last, of a frame that is not complete yet.
+        #: The decoded prefix of the next frame while the rest of the frame is incomplete.
         self._prefix: Prefix | None = None
 
     def feed(self, data: Bytes) -> list[Frame]:

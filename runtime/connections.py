@@ -172,7 +172,7 @@ class SocketConnection(SendingEnd):
         return Frame(decode_message(prefix, come[PREFIX_BYTES:message_end]), come[message_end:end], prefix.tag)
 
     def frames_after(self, first: Frame, more_after: Callable[[Frame], bool]) -> list[Frame]:
-        """Return `first` and the frames after it that have arrived whole, as long as `more_after` is True."""
+        """Return `first` and the complete frames after it, up to one for which `more_after` returns False."""
         frames = [first]
         while self._at < self._end and more_after(frames[-1]) and (frame := self._frame_ahead()) is not None:
             frames.append(frame)

@@ -56,7 +56,7 @@ class QuickCounter(CountElsewhere):
 
 
 class QuickHistogram(Collector):
-    """A histogram without labels for hot paths: the library's takes ten times as many calls. Thread-safe.
+    """A histogram without labels for hot paths, ten times faster than the library's. Thread-safe.
 
     Create each name once per process.
     """

@@ -30,7 +30,7 @@ _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 if _sync_file_range is not None:
     _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
-# The most buffers that one call may write.
+# Maximum number of buffers per call of pwritev.
 _PIECES_MAX = os.sysconf("SC_IOV_MAX")
 _NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
 
@@ -42,7 +42,7 @@ class DiskFile(fx.File):
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        #: Measures the way that the file is written, if the driver chooses between two.
+        #: Measures how fast the file is written; None if the driver does not choose the way by measuring.
         self.trial: Trial | None = None
         self.end = os.fstat(descriptor).st_size
 

@@ -32,7 +32,7 @@ from peacefs.protocol.messages import Failure, Message
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 Address = tuple[str, int]
-#: Path, offset and length of a part of a file.
+#: A part of a file: path, offset and length.
 Part = tuple[str, int, int]
 
 
@@ -112,7 +112,7 @@ class Receive(Effect):
 
 @dataclass(slots=True)
 class ReceiveFrames(Receive):
-    #: True if the peer's next frame may be returned together with this one.
+    #: Returns False for a frame that must be the last one returned.
     more_after: Callable[[Frame], bool] = lambda frame: True
 
 
@@ -371,9 +371,9 @@ def next_request(connection: Connection, *, timeout_s: float) -> Steps[Frame]:
 def next_requests(
     connection: Connection, *, timeout_s: float, more_after: Callable[[Frame], bool]
 ) -> Steps[list[Frame]]:
-    """Receive the next request as `next_request` does, and those that have arrived whole after it.
+    """Receive the next request as `next_request` does, and all further requests that have arrived completely.
 
-    A frame for which `more_after` is False is the last one. Payloads are valid until the next receive.
+    A request for which `more_after` is False is the last one. Payloads are valid until the next receive.
     """
     return (  # type: ignore[no-any-return]
         yield ReceiveFrames(connection, timeout_s, None, None, begins_request=True, more_after=more_after)
@@ -381,12 +381,12 @@ def next_requests(
 
 
 def receive_frames(connection: Connection, *, timeout_s: float) -> Steps[list[Frame]]:
-    """Receive a frame, and those that have arrived whole after it. Payloads are valid until the next receive."""
+    """Receive a frame, and all further complete ones. Payloads are valid until the next receive."""
     return (yield ReceiveFrames(connection, timeout_s, None))  # type: ignore[no-any-return]
 
 
 def send_frames(connection: Connection, frames: Sequence[Frame], *, timeout_s: float) -> Steps[None]:
-    """Send several small frames at once. Raises the errors of `send`; some of the frames may have been sent then.
+    """Send several small frames at once. Raises the errors of `send`, possibly after some frames were sent.
 
     Another participant may receive on the same connection meanwhile, but not send.
     """
@@ -434,7 +434,7 @@ def read_part(path: str, offset: int, length: int) -> Steps[bytes]:
 
 
 def read_from_memory(parts: Sequence[Part]) -> Steps[list[bytes | None]]:
-    """Read parts of files that are open and in memory, without waiting; None for every other part."""
+    """Read parts of open files without waiting. Return None for each part that is not in memory."""
     return (yield ReadFromMemory(parts))  # type: ignore[no-any-return]
 
 
@@ -521,7 +521,7 @@ def sleep(seconds: float) -> Steps[None]:
 
 
 def spawn(steps: Steps[None]) -> Steps[None]:
-    """Run another participant beside this one, after those that are ready. It must not raise."""
+    """Start another participant, which runs after all that are ready. It must not raise."""
     yield Spawn(steps)
 
 

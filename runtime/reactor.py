@@ -113,10 +113,7 @@ class Reactor:
             Begun: _at_once(lambda effect: None),
             Synced: self._synced,
             **dict.fromkeys((fx.AppendToFile, fx.Sync), self._on_disk),
-            **{
-                kind: _at_once(driver.performer(kind))
-                for kind in (fx.Now, fx.WallClock, fx.Release, fx.ReadFromMemory)
-            },
+            **{kind: _at_once(driver.performer(kind)) for kind in _AT_ONCE},
         }
 
     def start(self) -> None:
@@ -254,7 +251,10 @@ class Reactor:
         return frame
 
     def _receive_several(self, run: RunningParticipant, effect: fx.ReceiveFrames) -> Any:
-        """Receive all frames that came; one that ends the list of requests is served in its own context."""
+        """Receive a frame, and those that have arrived after it.
+
+        A last frame for which `more_after` is False is a request that is served by itself, in its own context.
+        """
         if effect.begins_request:
             run.end_request()
         frames = self._receive(run, effect)
@@ -316,14 +316,15 @@ class Reactor:
         if rest is not None:
             connection.send_rest(rest, effect.timeout_s)
         elif rest := connection.send_frames_now(effect.frames):
-            # With blocking calls: another participant may wait for this connection to become readable.
+            # A worker sends the rest with blocking calls. This connection cannot be polled for it, because another
+            # participant may already wait for it to become readable.
             run.unsent = rest
             self._workers.submit(self._go_on, run, effect)
             return _LATER
         return None
 
     def _close(self, run: RunningParticipant, effect: fx.Close) -> None:
-        """Close a connection, and wake another participant that waits for it."""
+        """Close a connection, and wake the participant that waits for its next event, if there is one."""
         connection = effect.connection
         assert isinstance(connection, SocketConnection)
         with self._lock:

@@ -1,4 +1,4 @@
-"""The participants that a reactor runs, and effects that only the reactor itself uses."""
+"""The participants that a reactor runs, and the effects that only the reactor uses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RunningParticipant:
     context: TraceContext | None = None
 
     def begin_request(self, message: Message) -> None:
-        """Serve a request in its own context."""
+        """Switch to the trace context of the request that is served now."""
         self.request = ServedRequest(message)
         switch_to(self.request.context)
 
@@ -61,5 +61,6 @@ def nobody_hears(_fault: Exception | None) -> None:
 
 
 def report_bug(fault: Exception | None) -> None:
+    """Log the error of a spawned participant, which must not raise any."""
     if fault is not None:
-        log.error("a participant ended in a way that is a bug of this process", exc_info=fault)
+        log.error("a participant failed because of a bug in this process", exc_info=fault)

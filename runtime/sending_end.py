@@ -169,30 +169,29 @@ class SendingEnd(fx.Connection):
             "who sends so much has a thread of its own"
         )
         frames_sent.inc()
-        buffers = self._sealed(encode(message, len(payload)), payload)
+        return self._send_sealed_now(self._sealed(encode(message, len(payload)), payload))
+
+    def _send_sealed_now(self, buffers: Sequence[Bytes]) -> memoryview:
+        """Send sealed data without waiting; return the unsent rest as it goes over the wire."""
         if isinstance(self._socket, TlsSocket):
             buffers = (self._socket.seal(buffers),)
         sent = self._send_without_waiting(buffers)
         return memoryview(b"".join(buffers))[sent:] if sent < sum(map(len, buffers)) else _NOTHING
 
     def send_frames(self, frames: Sequence[Frame], timeout_s: float) -> None:
-        """Send small frames at once."""
+        """Send small frames together."""
         self.send_rest(self.send_frames_now(frames), timeout_s)
 
     def send_frames_now(self, frames: Sequence[Frame]) -> memoryview:
-        """Send small frames at once, without waiting; the unsent rest must go to `send_rest`."""
+        """Send small frames together, without waiting; the unsent rest must go to `send_rest`."""
         frames_sent.inc(len(frames))
         parts: list[Bytes] = []
         for message, payload, tag, _unread in frames:
             parts += (encode(message, len(payload), tag), payload)
-        buffers = self._sealed(b"".join(parts))
-        if isinstance(self._socket, TlsSocket):
-            buffers = (self._socket.seal(buffers),)
-        sent = self._send_without_waiting(buffers)
-        return memoryview(b"".join(buffers))[sent:] if sent < sum(map(len, buffers)) else _NOTHING
+        return self._send_sealed_now(self._sealed(b"".join(parts)))
 
     def send_rest(self, rest: memoryview, timeout_s: float) -> None:
-        """Send what `send_frames_now` has left, below TLS and seals."""
+        """Send the rest that `send_frames_now` returned, which is sealed and encrypted already."""
         if not rest:
             return
         deadline_s = time.monotonic() + timeout_s

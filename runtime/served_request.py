@@ -37,5 +37,5 @@ class ServedRequest:
 
 
 def is_observed() -> bool:
-    """Return whether each request is traced or logged, so that its time must be measured by itself."""
+    """Return whether each request is traced or logged, so that requests must be served one at a time."""
     return is_tracing() or log.isEnabledFor(logging.DEBUG)

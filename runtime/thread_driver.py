@@ -54,9 +54,8 @@ class ThreadDriver:
 
     `call_coordinator` sends a control message, with a timeout in seconds, and returns the reply. `sync_to_disk` is
     False only in benchmarks that measure the cost of fsync. With `write_around_cache`, files that are written once
-    bypass the page cache if the file system supports it; with None, each disk goes the way that is measured to be
-    faster. `files_kept_max` is the number of files that stay open
-    between reads of parts of them.
+    bypass the page cache if the file system supports it; with None, the driver measures for each disk which way is
+    faster. `files_kept_max` is the number of files that stay open between reads of parts of them.
     """
 
     def __init__(
@@ -157,7 +156,7 @@ class ThreadDriver:
         return self._open_cached(effect, flags)
 
     def _open_measured(self, path: str, flags: int) -> DiskFile:
-        """Open a file to be written in the way that its disk is best at, and measure it."""
+        """Open a file in the way that `WriteWays` chooses, and begin to measure its writes."""
         directory = Path(path).parent
         trial = self._write_ways.begin(directory.stat().st_dev, str(directory))
         try:

@@ -32,7 +32,8 @@ _METHODS_THAT_CHANGE_NOTHING: Final = ("GET", "OPTIONS", "HEAD", "TRACE")
 _BROWSER = re.compile(rb"Mozilla|Opera")
 _DEFAULT_PORTS = ("80", "443")
 _SHOWN_CHARACTERS = 100
-found_names_max: Final = 256
+# Maximum number of accepted Host headers that are remembered.
+accepted_names_max: Final = 256
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 _PROTECTION: Final[Headers] = [
     (b"x-content-type-options", b"nosniff"),
@@ -51,16 +52,16 @@ class OwnNames:
         if not is_loopback(bound):
             names.add(_canonical(socket.gethostname()))
         self._names = frozenset(names)
-        #: Names that were found to be ours, as clients write them.
-        self._found: set[str] = set()
+        #: Host headers that were accepted, exactly as clients wrote them.
+        self._accepted: set[str] = set()
 
     def include(self, host: str) -> bool:
         """Return whether a Host header's name is ours. IP addresses and localhost names always are."""
-        if host in self._found:
+        if host in self._accepted:
             return True
         is_ours = self._includes(_canonical(host))
-        if is_ours and len(self._found) < found_names_max:
-            self._found.add(host)
+        if is_ours and len(self._accepted) < accepted_names_max:
+            self._accepted.add(host)
         return is_ours
 
     def _includes(self, name: str) -> bool:

@@ -1,9 +1,9 @@
-"""Run a coroutine's first step at once, so that one that never waits needs no task and no turn of the event loop.
+"""Run a coroutine up to its first wait without a task. Make a task only if it waits.
 
-Most calls of a coordinator are answered from memory. A task for each would cost more than the answer does. Python
-3.12 has eager tasks for this; this module also works on 3.11.
+A coordinator answers most calls from memory, and making a task for a call would take longer than answering it.
+Python 3.12 has eager tasks for this; this module also works on 3.11.
 
-The first step runs outside any task: in it, code must not use what needs the current task, such as
+The first step runs outside any task, so it must not use functions that need the current task, such as
 `asyncio.timeout`.
 """
 
@@ -25,7 +25,7 @@ class _Nothing:
         return iter(())  # type: ignore[return-value]
 
 
-#: Awaiting it returns None at once, without a coroutine: for a function that seldom has anything to wait for.
+#: Awaiting this returns None at once. For functions that rarely have to wait, to save a coroutine.
 NOTHING_TO_WAIT_FOR: Final[Awaitable[None]] = _Nothing()
 
 
@@ -50,7 +50,7 @@ async def _continued(work: Coroutine[Any, Any, T], awaited: object) -> T:
 
 @coroutine
 def _rest(work: Coroutine[Any, Any, T], awaited: object) -> Generator[Any, None, T]:
-    """Wait for what the first step waits for, hand over an exception such as a cancellation, and go on."""
+    """Wait for what the first step waits for, then run the rest. Throw a cancellation or other error into it."""
     try:
         while True:
             try:

@@ -67,7 +67,7 @@ class ListingPage(msgspec.Struct, frozen=True):
 class NameApi:
     """Looks names up and changes them, on behalf of `user`. `PeaceFileSystem` inherits these methods. Thread-safe.
 
-    All methods raise classes of `peacefs.protocol.errors`, also others than those they list.
+    All methods raise classes of `peacefs.protocol.errors`. Each lists only the most likely ones.
     """
 
     def __init__(self, calls: ControlRpc, user: str) -> None:
@@ -80,7 +80,7 @@ class NameApi:
         return self._user
 
     def ask(self, asked: NameCall, answer: type[M], *, timeout_s: float = client_answer_timeout_s) -> M:
-        """Send an operation on names, and return its answer. No attempt waits longer than the timeout."""
+        """Send a message about names, and return its answer. Each attempt waits at most `timeout_s`."""
         return self._calls.ask(asked, answer, answer_timeout_s=timeout_s)
 
     def change(self, asked: NameChange) -> bool:
@@ -154,7 +154,7 @@ class NameApi:
         self.change(Mkdirs(path, self.user, permission=permission, request_id=new_request_id()))
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
-        """Move a file or directory atomically to exactly `target`.
+        """Move a file or directory, atomically. `target` is its new path, never a directory to move it into.
 
         With `overwrite`, an existing file or empty directory there is replaced. Raises FileNotFound,
         FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
@@ -162,7 +162,7 @@ class NameApi:
         self.change(RenamePath(source, self.user, target=target, overwrite=overwrite, request_id=new_request_id()))
 
     def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
-        """Copy a file or tree to exactly `target` without copying data: about a second for 10,000 files.
+        """Copy a file or tree to the path `target`, without copying data: about a second for 10,000 files.
 
         The copy is atomic and shows the source at one moment. `target` must not exist, its parent must. The source
         may be in a snapshot and must be readable throughout. The copies belong to the user and get the current

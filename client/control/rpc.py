@@ -47,7 +47,7 @@ _NAME = "the coordinator"
 
 
 class _Sent(NamedTuple):
-    """A request that was sent: to whom, with which token, and over which connection."""
+    """A request that was sent: the coordinator's address, the token and the connection."""
 
     asked: CoordinatorAddress
     token: str
@@ -123,7 +123,7 @@ class ControlRpc:
         )
 
     def call_together(self, messages: Sequence[Message], timeout_s: float) -> list[Message | PeacefsError]:
-        """Send calls at once, each over its own connection; return the answer to each, or its error."""
+        """Send calls at the same time, each over its own connection. Return for each its answer or its error."""
         sent: list[_Sent | None] = []
         for message in messages:
             try:
@@ -139,7 +139,7 @@ class ControlRpc:
         return answers
 
     def _call_sent(self, message: Message, sent: _Sent | None, timeout_s: float) -> Message:
-        """Return the answer to a call that was sent; if there is none yet, repeat the call."""
+        """Return the answer to a call. If it was not sent, or failed but may be retried, send it again."""
         try:
             if sent is not None:
                 return self._answer_to(sent, message, timeout_s / 2)

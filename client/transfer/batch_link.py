@@ -1,8 +1,8 @@
 """Sends several small chunks to one datanode at once, and receives an acknowledgement for each.
 
-Every chunk is a frame with a tag, and its answer bears the same tag, so answers come in any order: a chunk that
-waits for a slow datanode further on holds up no other. Datanodes of release 0.2.0 and before answer without tags,
-one after the other; such an answer belongs to the oldest chunk that was not answered.
+Each chunk is a frame with a tag, and its answer has the same tag. So answers may come in any order, and a chunk
+that waits for a slow datanode does not delay the others. Datanodes of release 0.2.0 and older answer without tags,
+in order: an answer without a tag is for the oldest unanswered chunk.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from peacefs.runtime import effects as fx
 from .next_hop import checked_acknowledgement, last_word
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OutgoingChunk:
-    """A whole small chunk, and what its acknowledgement must say. `nodes` are those of the hops."""
+    """A whole small chunk, and what its acknowledgement must say. `nodes` are the datanodes that must hold it."""
 
     opening: WriteChunk
     data: Bytes
@@ -32,22 +32,26 @@ class OutgoingChunk:
 
 
 class BatchLink:
-    """One connection for one batch. After `send` without an error, call `answers` until `is_over`, then `end`."""
+    """One connection for one batch. After `send`, call `answers` until `is_over` returns True, then `end`."""
 
     def __init__(self, hop: Hop, timeout_s: float) -> None:
         self._hop = hop
         self._timeout_s = timeout_s
         self._connection: fx.Connection | None = None
-        #: The chunks that are not answered yet, by tag, oldest first.
+        #: The unanswered chunks by tag, oldest first.
         self._pending: dict[int, OutgoingChunk] = {}
-        #: True if the peer has answered without tags, so it serves a batch one chunk after the other.
+        #: True if the peer's last answer had no tag: it serves the chunks of a batch one at a time.
         self.answers_in_order = False
 
     def is_over(self) -> bool:
         return not self._pending
 
     def send(self, chunks: Sequence[OutgoingChunk]) -> fx.Steps[None]:
-        """Connect and send all chunks. Raises PeacefsError with a culprit; all chunks have failed then."""
+        """Connect and send all chunks.
+
+        Raises PeacefsError, with the datanode to blame as its culprit, if any chunk was not sent. Then all have
+        failed.
+        """
         self._pending = dict(enumerate(chunks, 1))
         frames = [Frame(chunk.opening, chunk.data, tag) for tag, chunk in self._pending.items()]
         try:
@@ -63,7 +67,7 @@ class BatchLink:
             raise failure from None
 
     def answers(self, *, timeout_s: float) -> fx.Steps[list[tuple[OutgoingChunk, WriteAck | PeacefsError]]]:
-        """Return the next answers. If the connection fails, every chunk that is left has failed with it."""
+        """Return the next answers. If the connection fails, return its error for every unanswered chunk."""
         assert self._connection is not None
         try:
             frames = yield from fx.receive_frames(self._connection, timeout_s=timeout_s)
@@ -97,7 +101,7 @@ class BatchLink:
         return [(chunk, fault) for chunk in failed]
 
     def end(self) -> fx.Steps[None]:
-        """Return the connection to the pool; hang up if an answer is still to come."""
+        """Return the connection to the pool. Close it instead if some chunks are unanswered."""
         if self._connection is not None and self.is_over():
             connection, self._connection = self._connection, None
             yield from fx.release(connection)

@@ -36,8 +36,8 @@ corrupt_report_timeout_s: Final = 2.0
 read_rounds_max: Final = 2
 
 
-#: Ask the coordinator which datanodes hold a chunk now. Takes the known layout; returns the current one, with a
-#: new token.
+#: A function that asks the coordinator where a chunk's replicas are now. It takes the known layout of the chunk
+#: and returns the current layout, with a new token.
 Relocate = Callable[[ChunkLayout], fx.Steps[ChunkLayout]]
 
 

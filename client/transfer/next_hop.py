@@ -112,10 +112,10 @@ class NextHop:
 def checked_acknowledgement(
     answer: Message, node: NodeId, expected: tuple[ChunkId, Version, int, int], nodes: Sequence[NodeId]
 ) -> WriteAck:
-    """Return what `node` answered if it acknowledges exactly the expected chunk, version, length and checksum.
+    """Return the answer of `node` if it acknowledges the expected chunk, version, length and checksum.
 
-    It must have a receipt of each of `nodes`. Raises the error that a Failure names, ChecksumMismatch or
-    ProtocolViolation.
+    The answer must have a receipt from each of `nodes`. Raises ChecksumMismatch, ProtocolViolation, or the error
+    in a Failure.
     """
     if isinstance(answer, Failure):
         raise from_wire(answer.code, answer.message, answer.culprit)
@@ -129,7 +129,7 @@ def checked_acknowledgement(
 
 
 def last_word(connection: fx.Connection) -> fx.Steps[PeacefsError | None]:
-    """Return the Failure that a hop sent before it hung up, if any: it says more than the lost connection."""
+    """Return the error that a hop sent before it closed the connection, or None. It says why the hop did so."""
     try:
         message = (yield from fx.receive(connection, timeout_s=last_word_timeout_s)).message
     except PeerError:

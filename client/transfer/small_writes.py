@@ -62,7 +62,7 @@ class SmallWrites:
         self._preallocated = PreallocatedChunks(new_id)
 
     def publish(self, wanted: NewFile, data: bytes) -> fx.Steps[None]:
-        """Write and publish a file, with one call to the coordinator if a chunk is preallocated, else two.
+        """Write and publish a file. Needs one call to the coordinator if a chunk is preallocated, else two.
 
         Raises the errors of CREATE and of a completion.
         """

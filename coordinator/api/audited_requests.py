@@ -190,7 +190,7 @@ def _asked_of_webhdfs(scope: Scope) -> dict[str, Any]:
 
 
 def _destination_said(query: RequestQuery | None) -> str | None:
-    """Return what a request that was not understood, or not let in, says of its destination."""
+    """Return the destination that the query of a rejected request names."""
     return _said(query, "destination") or _said(query, "sources") or _said(query, "snapshotname")
 
 

@@ -1,4 +1,4 @@
-"""Responses wait until what they were made of is durable: an ASGI layer around all that reads or changes names."""
+"""Sends responses only after the metadata that they were made from is durable: an ASGI layer around the app."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 
 
 class DurableResponses:
-    """The ASGI layer. Used from one event loop only."""
+    """The ASGI layer. Replaces a response by an error if its metadata is refused. For one event loop."""
 
     def __init__(self, app: App, durable: DurableAnswers) -> None:
         self._app = app

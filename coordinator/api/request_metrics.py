@@ -64,5 +64,5 @@ def _child(operation: str, outcome: str) -> Histogram:
 
 
 def observe_request(operation: str, outcome: str, seconds: float) -> None:
-    """Count a request that took so many seconds. `operation` is from `operation_of`, so there are few."""
+    """Record how long a request took. `operation` must come from `operation_of`, which returns few values."""
     _child(operation, outcome).observe(seconds)

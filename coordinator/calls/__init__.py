@@ -1,5 +1,5 @@
-"""The operations on names, each declared once: `name_table.py`.
+"""The operations on names, each declared once in `name_table.py`.
 
-The doors, `rpc` for frames and `api` for WebHDFS, carry out what stands in the table, and so does the audit log. A
-new operation is a row here, a function below `namespace/`, and a test. Must not import a door.
+`rpc` (frames), `api` (WebHDFS) and the audit log read the table, and this package must not import them. To add an
+operation, add a row here, a function below `namespace/`, and a test.
 """

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage, Quota, TreeSummary
-from peacefs.coordinator.namespace.quotas import NO_LIMIT
 from peacefs.protocol import messages as m
+
+from .webhdfs_json import shown_limit
 
 
 def _row(status: InodeStatus) -> m.NameStatus:
@@ -35,12 +36,12 @@ def listing(page: ListPage) -> m.Listing:
 
 
 def tree_sums(counted: TreeSummary) -> m.TreeSums:
-    quotas = (NO_LIMIT if limit is None else limit for limit in (counted.names_max, counted.bytes_max))
+    quotas = map(shown_limit, (counted.names_max, counted.bytes_max))
     return m.TreeSums(counted.directories, counted.files, counted.length, counted.space_consumed, *quotas)
 
 
 def quota_sums(quota: Quota) -> m.QuotaSums:
-    names, space = (NO_LIMIT if limit is None else limit for limit in (quota.names_max, quota.bytes_max))
+    names, space = map(shown_limit, (quota.names_max, quota.bytes_max))
     return m.QuotaSums(quota.used.names, names, quota.used.bytes, space)
 
 
@@ -52,5 +53,5 @@ _DONE: Final = m.NameChanged()
 
 
 def changed(done: bool | None) -> m.NameChanged:
-    """Return the answer to a change; the result None means that it is done."""
+    """Return the answer to a change. None, the result of changes that return nothing, means done."""
     return _DONE if done is None else m.NameChanged(done)

@@ -1,4 +1,4 @@
-"""What a row of the table of operations on names says."""
+"""The classes of the table of operations on names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peacefs.protocol.messages import Message, NameCall, NameChange
 from peacefs.protocol.webhdfs.answers import Answer
 from peacefs.protocol.webhdfs.query import RequestQuery
 
-#: Key of the NameRequest in ASGI scopes, for the audit log.
+#: The key of the NameRequest in an ASGI scope, for the audit log.
 NAME_REQUEST: Final = "peacefs.name-request"
 
 
@@ -19,17 +19,17 @@ def no_fields(_query: RequestQuery) -> dict[str, Any]:
     return {}
 
 
-def nothing(_asked: Any) -> str | None:
+def no_destination(_asked: Any) -> str | None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How an operation is asked for over WebHDFS, and answered."""
+    """The request and the answer of an operation in WebHDFS."""
 
     method: str
     name: str
-    #: Makes the answer of the operation's result and its message.
+    #: Makes the answer from the operation's result and the message.
     show: Callable[[Any, Any], Answer]
     #: Reads the message's own fields. Raises BadRequest in Hadoop's words.
     fields: Callable[[RequestQuery], dict[str, Any]] = no_fields
@@ -37,26 +37,26 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An operation on names: the message that asks for it, and all that doors and audit log know of it."""
+    """One operation on names, as frames, WebHDFS and the audit log need to know it."""
 
     message: type[NameCall]
-    #: Carries a message out for someone on a host. Raises what it is refused with.
+    #: Carries out a message from a host. Raises the operation's errors.
     run: Callable[[Files, Any, str | None], Awaitable[Any]]
-    #: Makes the message that answers a call over frames of the operation's result.
+    #: Makes the answer over frames from the operation's result.
     reply: Callable[[Any], Message]
     forms: tuple[Form, ...] = ()
-    #: Returns the other path, or name, that a message is about, for the audit log.
-    destination: Callable[[Any], str | None] = nothing
+    #: Returns the second path or name in a message, for the audit log.
+    destination: Callable[[Any], str | None] = no_destination
 
     @property
     def is_read(self) -> bool:
-        """Return whether the operation changes nothing."""
+        """Whether the operation changes nothing."""
         return not issubclass(self.message, NameChange)
 
 
 @dataclass(frozen=True, slots=True)
 class NameRequest:
-    """A request over WebHDFS for an operation of the table."""
+    """A WebHDFS request for an operation of the table."""
 
     row: Row
     form: Form

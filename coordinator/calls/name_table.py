@@ -1,9 +1,9 @@
 """The table of the operations on names.
 
-A row has the message that asks for the operation, the function of `operations/` that carries it out, the answer
-over frames, the forms of the operation in WebHDFS, and what the audit log calls its destination. The row's
-function checks the ranges of arguments, so that all doors refuse the same. WebHDFS refuses some before, in
-Hadoop's words. Rights, quotas and the retry cache are the operation's.
+A row has the operation's message, the function that carries it out, the answer over frames, the forms of the
+operation in WebHDFS, and its destination in the audit log. The function checks the ranges of arguments, so frames
+and WebHDFS have the same limits; WebHDFS checks some arguments earlier, with Hadoop's messages. The functions of
+`operations/` check permissions and quotas, and use the retry cache.
 """
 
 from __future__ import annotations

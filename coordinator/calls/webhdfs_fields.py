@@ -1,9 +1,10 @@
-"""The parameters of operations on names in WebHDFS, as the fields of their messages."""
+"""Converts the parameters of WebHDFS operations on names to the fields of their messages."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from peacefs.coordinator.namespace.attributes import SetFlag
 from peacefs.protocol.errors import BadRequest, PathError
 from peacefs.protocol.values.account_names import check_account_name
 from peacefs.protocol.values.attribute_values import decode
@@ -13,7 +14,7 @@ from peacefs.protocol.webhdfs.requests import unmasked
 DIRECTORY_PERMISSION: Final = 0o755
 #: HDFS's value for a quota that should not change.
 _QUOTA_UNCHANGED: Final = 2**63 - 1
-_ATTRIBUTE_FLAGS: Final = frozenset({"CREATE", "REPLACE"})
+_ATTRIBUTE_FLAGS: Final = frozenset(flag.value for flag in SetFlag)
 
 
 def directory(query: RequestQuery) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def directory(query: RequestQuery) -> dict[str, Any]:
 
 
 def checked_owners(owner: str | None, group: str | None) -> tuple[str | None, str | None]:
-    """Return both, None for one that is to stay. Raises BadRequest for a name that nobody can have."""
+    """Return both names, None for an empty one. Raises BadRequest if both are empty or a name is impossible."""
     if not owner and not group:
         raise BadRequest("Both owner and group are empty.")
     for what, name in (("owner", owner), ("group", group)):
@@ -36,7 +37,7 @@ def owners(query: RequestQuery) -> dict[str, Any]:
 
 
 def how_to_rename(query: RequestQuery) -> dict[str, Any]:
-    """Read `renameoptions`; without any it is HDFS's older rename.
+    """Read `renameoptions`. Without options, the request is HDFS's older rename.
 
     Stock clients use TO_TRASH to move files to the trash; it never replaces a file.
     """

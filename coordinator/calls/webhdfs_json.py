@@ -94,9 +94,9 @@ def content_summary_json(summary: TreeSummary) -> dict[str, Any]:
             "ecPolicy": "" if summary.directories else "Replicated",
             "fileCount": summary.files,
             "length": summary.length,
-            "quota": _limit(summary.names_max),
+            "quota": shown_limit(summary.names_max),
             "spaceConsumed": summary.space_consumed,
-            "spaceQuota": _limit(summary.bytes_max),
+            "spaceQuota": shown_limit(summary.bytes_max),
         }
     }
 
@@ -105,14 +105,15 @@ def quota_usage_json(quota: Quota) -> dict[str, Any]:
     return {
         "QuotaUsage": {
             "fileAndDirectoryCount": quota.used.names,
-            "quota": _limit(quota.names_max),
+            "quota": shown_limit(quota.names_max),
             "spaceConsumed": quota.used.bytes,
-            "spaceQuota": _limit(quota.bytes_max),
+            "spaceQuota": shown_limit(quota.bytes_max),
         }
     }
 
 
-def _limit(quota: int | None) -> int:
+def shown_limit(quota: int | None) -> int:
+    """Return a limit as a number, as HDFS does."""
     return NO_LIMIT if quota is None else quota
 
 

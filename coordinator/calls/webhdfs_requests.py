@@ -1,4 +1,4 @@
-"""Every operation of WebHDFS: those of the table of names, and those that only WebHDFS has."""
+"""Parses WebHDFS requests: for the operations of the table of names, and those that only WebHDFS has."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def _reader(row: Row, form: Form) -> Reader:
     return read
 
 
-def _of_table(method: str) -> dict[str, Reader]:
+def _readers_of_table(method: str) -> dict[str, Reader]:
     return {
         form.name: _reader(row, form) for row in NAME_TABLE.values() for form in row.forms if form.method == method
     }
 
 
-#: By HTTP method and name.
+#: The parsers of all operations, by HTTP method and name.
 OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
-    method: {**WEBHDFS_OPERATIONS.get(method, {}), **_of_table(method)}
+    method: {**WEBHDFS_OPERATIONS.get(method, {}), **_readers_of_table(method)}
     for method in ("GET", "PUT", "POST", "DELETE")
 }
 

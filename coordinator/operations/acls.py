@@ -15,7 +15,7 @@ from peacefs.protocol.values.acl_entries import acl_text, parse_acl
 
 from .context import OperationContext
 
-#: By WebHDFS's name for the change: its name in the retry cache, and what makes it.
+#: Each change by its name in WebHDFS: its name in the retry cache, and the function that makes it.
 _CHANGES: Final[Mapping[str, tuple[str, Callable[[Transaction, NamespacePath, Any], None]]]] = {
     "MODIFYACLENTRIES": ("modify ACL", acls.modify_entries),
     "REMOVEACLENTRIES": ("remove ACL entries", acls.remove_entries),
@@ -26,13 +26,13 @@ _CHANGES: Final[Mapping[str, tuple[str, Callable[[Transaction, NamespacePath, An
 
 
 class AclOperations:
-    """Owners and superusers change ACLs; a change is done once under a request id. Paths and entries are texts."""
+    """Changes ACLs, on behalf of owners and superusers. A repeated request id changes nothing."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
 
     async def change(self, path: str, user: str, operation: str, entries: str, request_id: str = "") -> None:
-        """Make the change of this name in WebHDFS. Raises BadRequest, InvalidAcl, and as `namespace.acls` does."""
+        """Make the change that WebHDFS calls `operation`. Raises BadRequest and the errors of `namespace.acls`."""
         if operation not in _CHANGES:
             raise BadRequest(f"{operation!r} is no operation on ACLs")
         spec = tuple(parse_acl(entries, with_permissions=operation != "REMOVEACLENTRIES"))

@@ -35,6 +35,7 @@ from .waiters import Wait, wait_on_loop
 
 T = TypeVar("T")
 
+# Maximum number of users whose principals are cached.
 known_callers_max: Final = 4096
 
 _READY_POLL_S = 0.05
@@ -65,7 +66,7 @@ class OperationContext:
     on_waited: Callable[[float], object] = lambda seconds: None
 
     _waiting: set[object] = field(default_factory=set, init=False)
-    #: What `callers` said of users. It says the same for as long as the coordinator runs.
+    #: Cache of `callers.of`, whose results do not change while the coordinator runs.
     _known_callers: dict[str, Principal] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -108,7 +109,7 @@ class OperationContext:
         self.driver.perform(commands)
 
     def caller(self, user: str) -> Principal:
-        """Return on whose behalf a request of `user` runs. Raises BadRequest for what nobody can be called."""
+        """Return the principal for requests of `user`. Raises BadRequest for an impossible name."""
         known = self._known_callers.get(user)
         if known is None:
             if len(self._known_callers) >= known_callers_max:
@@ -135,7 +136,7 @@ class OperationContext:
     ) -> A:
         """Commit a change of what is at `path`, and return its answer; a repeated request gets the cached reply.
 
-        `what` names the change and lists its arguments, by which a repetition is told from another request.
+        `what` is the name of the change and its arguments. They must be equal for a request to count as repeated.
         """
         parsed, caller = changeable_path(path), self.caller(user)
         await self.under_construction.settle(parsed)

@@ -1,7 +1,8 @@
-"""Answers wait until what they were made of is durable: what one request has seen, another one may have changed.
+"""Delays answers until the metadata that they were made from is durable.
 
-A coroutine is taken step by step, from one wait to the next; within a step nothing else runs, so that what
-`Rows.ahead` says after it is what this one has looked at.
+A request may read rows that another request has changed and not yet made durable. So a request's coroutine is run
+step by step, from one wait to the next. No other request runs within a step, so `Rows.ahead` after the step is the
+last entry of the log whose changes the step has read.
 """
 
 from __future__ import annotations
@@ -15,37 +16,37 @@ from peacefs.coordinator.metadata.group_commit import no_room
 T = TypeVar("T")
 
 
-class Looking(Protocol):
-    """The rows that are looked at."""
+class ReadRows(Protocol):
+    """The rows that requests read. `ahead` is the last entry whose changes were read since it was set to 0."""
 
     ahead: int
     durable: int
-    #: How often entries were undone.
+    #: Number of times that entries were undone.
     undone: int
 
 
 class Watched:
-    """The entries on which one request depends, as far as it has come."""
+    """The log entries on which one request depends so far."""
 
     __slots__ = ("_is_running", "_needed", "_rows", "_undone")
 
-    def __init__(self, rows: Looking) -> None:
+    def __init__(self, rows: ReadRows) -> None:
         self._rows = rows
         self._needed = 0
         self._is_running = False
-        #: What `Looking.undone` was when this began to look at what is not durable; None while nothing is awaited.
+        #: `ReadRows.undone` when the request first read an entry that was not durable; None if there is none.
         self._undone: int | None = None
 
     @property
     def needed(self) -> int:
-        """The last entry that has to be durable before anything is told; 0 where nothing has to be waited for."""
+        """The last entry that must be durable before the answer is sent; 0 if the answer need not wait."""
         if self._is_running:
             self._note()
         return self._needed if self._needed > self._rows.durable else 0
 
     @property
     def is_undone(self) -> bool:
-        """Return whether something that was looked at may have been undone since."""
+        """Whether something that the request has read may have been undone since."""
         return self._undone is not None and self._undone != self._rows.undone
 
     def _note(self) -> None:
@@ -57,7 +58,7 @@ class Watched:
 
     @types.coroutine
     def run(self, steps: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Run a coroutine to its end, and note what each of its steps looks at."""
+        """Run a coroutine to its end, and note which entries each of its steps reads."""
         rows = self._rows
         send: Callable[[Any], Any] = steps.send
         value: Any = None
@@ -85,19 +86,19 @@ class Watched:
 
 
 class DurableAnswers:
-    """Runs requests whose answers are to be told."""
+    """Watches requests, and delays their answers until the metadata that they have read is durable."""
 
-    def __init__(self, rows: Looking, until_durable: Callable[[int], Awaitable[None]]) -> None:
-        """`until_durable` waits for an entry, and raises ServiceUnready when it was refused."""
+    def __init__(self, rows: ReadRows, until_durable: Callable[[int], Awaitable[None]]) -> None:
+        """`until_durable` waits for an entry, and raises ServiceUnready if the entry is refused."""
         self._rows = rows
         self._until_durable = until_durable
 
     def watched(self) -> Watched:
-        """Return what watches one request."""
+        """Return a watcher for one request."""
         return Watched(self._rows)
 
     async def settle(self, watched: Watched) -> None:
-        """Wait until all that a request depends on so far is durable. Raises ServiceUnready."""
+        """Wait until every entry that a request has read is durable. Raises ServiceUnready."""
         while needed := watched.needed:
             await self._until_durable(needed)
         if watched.is_undone:

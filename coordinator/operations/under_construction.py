@@ -175,7 +175,7 @@ class UnderConstruction:
         return True
 
     def is_uploaded(self, inode: InodeId) -> bool:
-        """Return whether `flush` would ask somebody."""
+        """Return whether a datanode is uploading the file, so that `flush` would ask that datanode."""
         return self._leases.upload_of(inode) is not None
 
     async def _show(self, begun: Sequence[BegunName], *named: NamespacePath) -> None:

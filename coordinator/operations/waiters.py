@@ -20,7 +20,7 @@ async def wait_on_loop(ticket: Ticket, wait_s: float) -> None:
         if not over.done():
             over.set_result(None)
 
-    # Not asyncio.timeout, which needs a task: a call's first step runs outside any (`first_step`).
+    # Not asyncio.timeout, which needs a task: the first step of a call has none (see `first_step`).
     timer = loop.call_later(wait_s, end)
     try:
         ticket.when_fired(end)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from peacefs.coordinator.audit_log import AuditLog, AuditRecord
 from peacefs.coordinator.calls.name_table import NAME_TABLE
 from peacefs.protocol.callers.caller import Caller
-from peacefs.protocol.messages import (
-    Failure,
-    Message,
-)
+from peacefs.protocol.messages import Failure, Message
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.trace_context import current_id
 

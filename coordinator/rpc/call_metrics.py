@@ -19,10 +19,10 @@ call_seconds = Histogram(
 
 @cache
 def _child(operation: str, outcome: str) -> Histogram:
-    """Return the histogram of one operation and outcome. There are few: operations are message classes."""
+    """Return the histogram of one operation and outcome. The cache stays small: operations are message classes."""
     return call_seconds.labels(operation, outcome)
 
 
 def observe_call(operation: str, outcome: str, seconds: float) -> None:
-    """Count a call that took so many seconds."""
+    """Record how long a call took."""
     _child(operation, outcome).observe(seconds)

@@ -4,9 +4,9 @@ They come to the port for HTTP (`service/http_server.py` tells them apart by the
 client needs no other address. A client knows no secret: it may ask what REST lets it ask. Who it is says the token
 of its hello, which is looked at with each call; where names are believed, the call itself.
 
-Everything runs on the event loop. The calls of a connection are carried out and answered in order. Those that
-arrive together are answered together, with one write. A call that waits for something, such as a commit, holds up
-the calls behind it on its connection, and no other connection.
+Everything runs on the event loop. The calls of a connection are carried out and answered in order. Calls that
+arrive together are answered with one write. A call that waits for something, such as a commit, delays the later
+calls of its connection, but no other connection.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from .dispatch import CALLS_OF_CLIENTS, answer, is_read
 client_frame_bytes_max: Final = 2 * MIB
 client_links_max: Final = 4096
 client_links_per_address_max: Final = 2048
-# Calls of one connection that are answered before others get their turn.
+# Maximum number of calls of one connection that are answered before other connections have a turn.
 calls_per_turn_max: Final = 64
 
 
@@ -85,7 +85,7 @@ class ClientLinks:
         #: The memory that their unfinished frames hold, and how many connections come from one address.
         self.frames: FrameBudget[ClientLink] = FrameBudget(begun_frames_bytes_max)
         self.crowd: ConnectionCounts[str] = ConnectionCounts(client_links_per_address_max)
-        #: Those with one that waits for something, and what answers it.
+        #: Links with a call that waits for something, and the task that answers it.
         self._busy: dict[ClientLink, asyncio.Task[Message]] = {}
 
     def link(self) -> ClientLink:
@@ -116,12 +116,12 @@ class ClientLinks:
         self._idle.pop(link, None)
 
     def refuse_overload(self) -> None:
-        """Before a call is begun. Raises Overloaded when too many are under way."""
+        """Raises Overloaded if too many calls are under way for another one to begin."""
         if len(self._busy) >= http_requests_in_flight_max:
             raise Overloaded(f"{len(self._busy)} calls are under way already; try again")
 
     def waits(self, link: ClientLink, answering: asyncio.Task[Message]) -> None:
-        """A link has a call that waits for something; the task that answers it says `ended`."""
+        """Record that a link has a call that waits for something. The task that answers it must call `ended`."""
         self._busy[link] = answering
         self._idle.pop(link, None)
 
@@ -131,19 +131,20 @@ class ClientLinks:
             self._idle[link] = None
 
     def answered(self, link: ClientLink) -> None:
-        """A link has called, so that others have been idle for longer."""
-        if self._idle.pop(link, link) is None:
+        """Move a link to the end of the idle ones, because it has just called."""
+        if link in self._idle:
+            del self._idle[link]
             self._idle[link] = None
 
     def answer(
         self, message: Message, host: str | None, peer: Peer, caller: Caller | None
     ) -> Coroutine[Any, Any, Message]:
-        """Return what gives the reply to a call of `peer`. It raises nothing, for a Failure is a reply too."""
+        """Return a coroutine that returns the reply to a call of `peer`. An error is a reply too: Failure."""
         who: Callable[[], Caller | None] | None = None
         if caller is not None:
             who = partial(_known, caller)
         elif self.authenticate is not None:
-            # As of now: a token may have expired since the last call.
+            # Authenticate each call, because the token may have expired since the last one.
             who = partial(self.authenticate, peer.credential)
         answering = partial(answer, self.files, message, host, peer.name, caller=who, audited=self.audited)
         return answering() if self.door is None else _through(self.door, answering, is_read=is_read(message))
@@ -171,7 +172,7 @@ class ClientLink(asyncio.Protocol):
         self._handshake: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
         self._host: str | None = None
-        #: Nothing more is begun: a call waits, or others have their turn.
+        #: True while no further call may begin, because one waits or other connections have their turn.
         self._is_busy = False
         self._is_paused = False
         self._heard_s = 0.0
@@ -218,7 +219,7 @@ class ClientLink(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(wait_s, self._close_if_silent)
 
     def _work(self) -> None:
-        """Carry out the calls that are here, until one of them waits or others are to have their turn."""
+        """Carry out the calls that have arrived, until one of them waits or other connections must have a turn."""
         answers: list[bytes] = []
         try:
             while not self._is_busy and not self._transport.is_closing():
@@ -236,7 +237,7 @@ class ClientLink(asyncio.Protocol):
             answers.clear()
             self.refuse(error)
         if answers:
-            # Bytes alone are no sign of life.
+            # Only complete calls show that the client is alive, not single bytes.
             self._heard_s = self._links.clock()
             self._links.answered(self)
             self._send(answers)
@@ -244,7 +245,7 @@ class ClientLink(asyncio.Protocol):
         self._read_while_there_is_room()
 
     def _call(self, message: Message, tag: int, answers: list[bytes]) -> None:
-        """Carry a call out; its answer is added, or sent later if it waits."""
+        """Carry out a call. Append its answer to `answers`; if the call waits, its answer is sent later."""
         if type(message) not in CALLS_OF_CLIENTS:
             raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say: {_WRONG_PORT}")
         try:
@@ -267,7 +268,7 @@ class ClientLink(asyncio.Protocol):
         self._work()
 
     async def _answer(self, message: Message, tag: int) -> Message:
-        """Return the reply to a call; one that had to wait is sent here, and the calls behind it are begun."""
+        """Return the reply to a call. If the call has waited, also send the reply and carry out the next calls."""
         assert self._peer is not None
         try:
             reply = await self._links.answer(message, self._host, self._peer, self._caller)

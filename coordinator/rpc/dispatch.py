@@ -51,17 +51,17 @@ log = logging.getLogger("peacefs.coordinator")
 N = TypeVar("N", NewFile, OpenFile, NameCall)
 
 
-#: Returns the reply to a message of someone on a host; the last argument is the datanode that it came from.
+#: Returns the reply to a message. Takes the message, its sender's host, and the datanode over whose link it came.
 CarryOut = Callable[[Files, Any, str | None, NodeId | None], Coroutine[Any, Any, Message]]
 
 
 class Call(NamedTuple):
-    """How a kind of message is served."""
+    """How one class of messages is served."""
 
     carry_out: CarryOut
-    #: Returns the message with the user for whom it is carried out. Raises AccessDenied.
+    #: Returns the message with the user on whose behalf it is carried out. Raises AccessDenied.
     name: Callable[[Any, Caller], Message]
-    #: The call changes nothing: its answer is only worth something from a coordinator that leads.
+    #: True if the call changes nothing. Then only the leading coordinator's answer counts.
     is_read: bool = False
 
 
@@ -150,14 +150,14 @@ CALLS_OF_CLIENTS: Final = frozenset(_CALLS) - _OF_DATANODES_ALONE
 
 
 def is_read(message: Message) -> bool:
-    """Return whether a call only looks: its answer is worth something from a coordinator that leads alone."""
+    """Return whether a call changes nothing, so that only the leading coordinator's answer counts."""
     return _CALLS[type(message)].is_read
 
 
 def carry_out(
     files: Files, message: Message, host: str | None, link: NodeId | None = None
 ) -> Coroutine[Any, Any, Message]:
-    """Return the reply to a call of someone on `host`, as `answer` does, but raise what it is refused with."""
+    """Return the reply to a call from `host`, as `answer` does, but raise errors instead of returning Failure."""
     return _CALLS[type(message)].carry_out(files, message, host, link)
 
 
@@ -174,7 +174,7 @@ async def answer(
     """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
 
     `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over. `caller`
-    authenticates who calls, or raises; without it the names in messages are believed.
+    authenticates the caller, or raises; without it, the users named in messages are trusted.
     """
     began_s = time.perf_counter()
     kind = type(message)

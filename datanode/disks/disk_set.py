@@ -136,7 +136,7 @@ class DiskSet:
         return sealed
 
     def seal_many(self, chunks: Sequence[Staged]) -> fx.Steps[list[Sealed | ChunkError]]:
-        """See `ChunkStore`. All chunks must be on one disk (`Staged.directory`)."""
+        """See `ChunkStore`. All chunks must be on the same disk: their `Staged.directory` must be equal."""
         disk = self._staged[chunks[0]]
         if not disk.is_readable:
             for staged in chunks:
@@ -148,7 +148,7 @@ class DiskSet:
         if any(isinstance(outcome, DiskFault) for outcome in outcomes):
             metrics.disk_faults.labels(disk.directory).inc()
             yield from self._examine(disk)
-        # What was sealed on a disk that has failed since is not acknowledged.
+        # Do not acknowledge chunks on a disk that has failed meanwhile.
         return list(outcomes) if disk.is_readable else [self._failed(disk) for _ in chunks]
 
     def discard(self, staged: Staged) -> fx.Steps[None]:
@@ -202,6 +202,7 @@ class DiskSet:
         return plan
 
     def read_small(self, wanted: Sequence[WantedRange]) -> fx.Steps[list[Blocks | None]]:
+        """See `ChunkStore`."""
         found: list[Blocks | None] = [None] * len(wanted)
         by_disk: dict[Disk, list[int]] = {}
         for number, each in enumerate(wanted):

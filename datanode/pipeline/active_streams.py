@@ -21,7 +21,7 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.tokens import ChunkWrite
 from peacefs.runtime import effects as fx
 
-# Time limit for reporting the end of a granted chunk. After that the coordinator asks.
+# Time limit for reporting the end of a granted chunk. If the report is lost, the coordinator asks.
 stream_end_timeout_s: Final = 2.0
 
 
@@ -104,7 +104,10 @@ class StreamsUnderWay:
 
 
 def report_end(opening: WriteChunk, length: int | None) -> fx.Steps[None]:
-    """Report the end of a grant; `length` is None if abandoned. After a lost report, the coordinator asks."""
+    """Report the end of a granted chunk to the coordinator; `length` is None if the chunk was abandoned.
+
+    Errors are ignored: if the report is lost, the coordinator asks.
+    """
     ended = StreamEnded(opening.chunk, opening.version, length is not None, length or 0)
     with contextlib.suppress(PeacefsError):
         yield from fx.call(ended, Done, timeout_s=stream_end_timeout_s)

@@ -4,18 +4,17 @@
     WriteChunk(last) ...      ->    check tokens and checksums, stage
                                     one send for each next hop          ->   WriteChunk(last) ...
                                     one append, one fsync
-                              <-    as they come                        <-   WriteAck ...
+                              <-    in order of arrival                 <-   WriteAck ...
 
-A chunk is acknowledged as soon as it is on this disk and its own acknowledgement from the next hop is here. One
-that fails is answered with its own error, and the others of its batch go on. Chunks of one batch that have another
-next hop or another disk do not wait for each other.
+A chunk is acknowledged as soon as it is on this disk and the next hop has acknowledged it. A chunk that fails is
+answered with its own error; the other chunks of the batch go on. Chunks with different next hops or disks do not
+wait for each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from peacefs.client.transfer.batch_link import BatchLink, OutgoingChunk
 from peacefs.datanode import metrics
@@ -31,29 +30,25 @@ from peacefs.runtime import effects as fx
 from .active_streams import ActiveStream, StreamsUnderWay, report_end
 from .latency_samples import LatencySamples
 from .requester import Answer, SmallRequest, answer_all, failure_of
-from .write_permits import Place, WritePermits
-
-# Even if this hop's own disk took long, acknowledgements that have arrived are still read: within this part of the
-# timeout of a hop.
-_LEAST_WAIT: Final = 0.1
+from .write_permits import Place, WritePermits, acknowledgement_wait_min
 
 
 @dataclass(slots=True, eq=False)
 class SmallWrite(SmallRequest):
-    """A whole chunk that a requester has sent."""
+    """A request to write a whole chunk, and how far it has come."""
 
     opening: WriteChunk
     data: bytes
     token: ChunkWrite = field(init=False)
     place: Place = field(init=False)
     staged: Staged = field(init=False)
-    #: What the coordinator may ask about, if the chunk was granted.
+    #: Tells the coordinator about the chunk's progress; None if the chunk was not granted in advance.
     stream: ActiveStream | None = field(default=None, init=False)
     sealed: Sealed | None = field(default=None, init=False)
 
 
 class BatchHop:
-    """Receives whole small chunks in batches, for `SmallRequests`. `PipelineHop` receives all others."""
+    """Receives whole small chunks in batches, for `SmallRequests`. `PipelineHop` receives all other chunks."""
 
     def __init__(
         self,
@@ -75,13 +70,13 @@ class BatchHop:
         self._clock = clock
         self._hop_timeout_s = hop_timeout_s
         self._node = streams.node
-        #: Next hops that serve a batch one chunk after the other; each of their chunks is sent by itself.
-        self._one_by_one: set[NodeId] = set()
+        #: Next hops that answer without tags, in order. Send them one chunk at a time, not a batch.
+        self._ordered_hops: set[NodeId] = set()
 
     def admit(
         self, writes: Sequence[SmallWrite]
     ) -> tuple[list[list[SmallWrite]], list[tuple[SmallWrite, PeacefsError]]]:
-        """Check and stage chunks. Return groups that do not wait for each other, and what is refused."""
+        """Check and stage chunks. Return groups to receive independently, and the refused chunks with errors."""
         groups: dict[object, list[SmallWrite]] = {}
         refused: list[tuple[SmallWrite, PeacefsError]] = []
         now_s = self._clock()
@@ -113,20 +108,21 @@ class BatchHop:
         if not place.route:
             return write.staged.directory
         successor = place.route[0]
-        if successor.node in self._one_by_one:
+        if successor.node in self._ordered_hops:
             return write
         return write.staged.directory, successor, place.link_timeout_s
 
     def receive(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
-        """Forward, store and acknowledge a group of admitted chunks: they have one disk and one next hop."""
+        """Forward, store and acknowledge one group of admitted chunks, which share a disk and a next hop."""
         place = writes[0].place
         began_s = self._clock()
-        link, outgoing = None, list[OutgoingChunk]()
+        link: BatchLink | None = None
+        outgoing: dict[OutgoingChunk, SmallWrite] = {}
         if place.route:
             link = BatchLink(place.route[0], place.link_timeout_s)
-            outgoing = [_outgoing(write) for write in writes]
+            outgoing = {_outgoing(write): write for write in writes}
             try:
-                yield from link.send(outgoing)
+                yield from link.send(list(outgoing))
             except PeacefsError as fault:
                 for write in writes:
                     yield from self._store.discard(write.staged)
@@ -134,16 +130,16 @@ class BatchHop:
                 return
         sent_s = self._clock()
         outcomes = yield from self._store.seal_many([write.staged for write in writes])
-        yield from self.fail(self._sealed(writes, outcomes, sent_s))
+        yield from self.fail(self._record(writes, outcomes, sent_s))
         if link is None:
             yield from self._acknowledge([(write, [], 0.0) for write in writes if write.sealed is not None])
         else:
-            yield from self._compare(link, dict(zip(map(id, outgoing), writes, strict=True)), began_s, sent_s)
+            yield from self._compare(link, outgoing, began_s, sent_s)
 
-    def _sealed(
+    def _record(
         self, writes: Sequence[SmallWrite], outcomes: Sequence[Sealed | ChunkError], sent_s: float
     ) -> list[tuple[SmallWrite, PeacefsError]]:
-        """Report the chunks that are on the disk; return those that failed."""
+        """Count and report the chunks that were sealed. Return the others with their errors."""
         now_s = self._clock()
         failed: list[tuple[SmallWrite, PeacefsError]] = []
         total_bytes = 0
@@ -156,7 +152,7 @@ class BatchHop:
             total_bytes += outcome.length
             replica = Replica(write.opening.chunk, write.opening.version, outcome.length)
             self._changes.added(replica)
-            # If the disk has failed since, its replicas were reported as removed before this one as added.
+            # If the disk has failed meanwhile, its replicas were reported as removed before this one was added.
             if self._store.find(replica.chunk) is None:
                 self._changes.removed(replica)
         if count := len(writes) - len(failed):
@@ -167,23 +163,23 @@ class BatchHop:
         return failed
 
     def _compare(
-        self, link: BatchLink, writes: dict[int, SmallWrite], began_s: float, sent_s: float
+        self, link: BatchLink, writes: dict[OutgoingChunk, SmallWrite], began_s: float, sent_s: float
     ) -> fx.Steps[None]:
-        """Acknowledge each chunk when the next hops hold exactly what this one holds."""
+        """Acknowledge each chunk once all later hops have acknowledged the same length and checksum."""
         place = next(iter(writes.values())).place
         sealed_s = self._clock()
-        deadline_s = max(sent_s + place.link_timeout_s, sealed_s + self._hop_timeout_s * _LEAST_WAIT)
+        deadline_s = max(sent_s + place.link_timeout_s, sealed_s + self._hop_timeout_s * acknowledgement_wait_min)
         now_s = sealed_s
         while not link.is_over():
             answers = yield from link.answers(timeout_s=max(deadline_s - now_s, 0.0))
             now_s = self._clock()
-            # The time during which this hop's own disk was at work is not visible.
+            # While this hop's own disk worked, nobody looked for answers: leave that time out.
             waited_s = now_s - sealed_s + sent_s - began_s
             complete: list[tuple[SmallWrite, list[Receipt], float]] = []
             failed: list[tuple[SmallWrite, PeacefsError]] = []
             total_bytes, its_own_s = 0, 0.0
             for outgoing, answer in answers:
-                write = writes[id(outgoing)]
+                write = writes[outgoing]
                 if write.sealed is None:
                     continue
                 if not isinstance(answer, WriteAck):
@@ -193,7 +189,7 @@ class BatchHop:
                 total_bytes += write.sealed.length
                 its_own_s += max(0.0, waited_s - answer.waited_s)
             if link.is_over():
-                # Before the answer, so that the peer's next batch finds the connection.
+                # Release the connection before answering, so that the writer's next batch can use it.
                 yield from link.end()
             if complete:
                 metrics.chunks_forwarded.inc(len(complete))
@@ -203,9 +199,9 @@ class BatchHop:
             yield from self._acknowledge(complete)
             yield from self.fail(failed)
         if link.answers_in_order:
-            self._one_by_one.add(place.route[0].node)
+            self._ordered_hops.add(place.route[0].node)
         else:
-            self._one_by_one.discard(place.route[0].node)
+            self._ordered_hops.discard(place.route[0].node)
 
     def _acknowledge(self, complete: Sequence[tuple[SmallWrite, list[Receipt], float]]) -> fx.Steps[None]:
         if not complete:

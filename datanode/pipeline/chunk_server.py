@@ -25,7 +25,7 @@ from .requester import Answer, SmallRequest, answer_all, failure_of, guarded
 
 @dataclass(slots=True, eq=False)
 class SmallRead(SmallRequest):
-    """A request of a small replica, whose answer is one packet."""
+    """A request to read a small replica. The answer is one packet."""
 
     request: ReadChunk
 
@@ -70,7 +70,7 @@ class ChunkServer:
             raise
 
     def send_small(self, reads: Sequence[SmallRead]) -> fx.Steps[None]:
-        """Answer several requests of small replicas: at once where the data is in memory, the others later."""
+        """Answer several requests for small replicas. If data is not in memory, its request is answered later."""
         answers: list[Answer] = []
         permitted: list[SmallRead] = []
         for read in reads:
@@ -95,7 +95,7 @@ class ChunkServer:
         yield from answer_all(answers)
 
     def _send_later(self, read: SmallRead) -> fx.Steps[None]:
-        """Answer a request that cannot be answered from memory, or is in error."""
+        """Answer a request whose data is not in memory, or which fails."""
         answer: Message
         data = b""
         try:
@@ -150,7 +150,7 @@ class ChunkServer:
         return bytes(piece)
 
     def is_small(self, chunk: ChunkId, bytes_max: int) -> bool:
-        """Return whether the answer about a chunk has at most `bytes_max` bytes."""
+        """Return whether a read of a chunk has a short answer: at most `bytes_max` bytes of data, or an error."""
         replica = self._store.find(chunk)
         return replica is None or replica.length <= bytes_max
 

@@ -22,7 +22,7 @@ from .hop import PipelineHop
 from .requester import Requester, failure_of
 from .small_requests import SmallRequests
 
-# Requests under way at a datanode, above which each connection has one at a time: 60 MiB of small chunks.
+# Number of requests under way at a datanode above which each connection may have only one: 60 MiB of small chunks.
 small_requests_max: Final = 4096
 
 
@@ -32,7 +32,7 @@ class DataRequests:
     def __init__(
         self, hop: PipelineHop, server: ChunkServer, *, one_by_one: Callable[[], bool] = lambda: False
     ) -> None:
-        """While `one_by_one` is True, small requests are not served in batches."""
+        """While `one_by_one` returns True, small requests are not served in batches."""
         self._hop = hop
         self._server = server
         self._small = SmallRequests(hop.batches, server, one_by_one)
@@ -53,11 +53,10 @@ class DataRequests:
         yield from fx.close(connection)
 
     def _serve_requests(self, requester: Requester) -> fx.Steps[bool]:
-        """Serve the requests that have come; return whether others may follow."""
-        connection, small = requester.connection, self._small
+        """Serve the requests that have arrived; return whether others may follow."""
         try:
             frames = yield from fx.next_requests(
-                connection, timeout_s=idle_connection_timeout_s, more_after=small.takes
+                requester.connection, timeout_s=idle_connection_timeout_s, more_after=self._small.takes
             )
         except ProtocolViolation as fault:
             yield from requester.drained(timeout_s=last_word_timeout_s)
@@ -66,16 +65,20 @@ class DataRequests:
         except PeerError:
             return False
         for frame in frames:
-            has_room = requester.has_room(frame.tag, is_crowded=self._streams >= small_requests_max)
-            if not has_room and not (yield from requester.drained(timeout_s=idle_connection_timeout_s)):
+            if not (yield from self._serve_in_turn(requester, frame)):
                 return False
-            if small.takes(frame):
-                if small.add(requester, frame):
-                    yield from fx.spawn(small.serve())
-            elif not (yield from requester.drained(timeout_s=idle_connection_timeout_s)) or not (
-                yield from self._serve_request(requester, frame)
-            ):
-                return False
+        return True
+
+    def _serve_in_turn(self, requester: Requester, frame: Frame) -> fx.Steps[bool]:
+        """Add a small request to the next batch, or serve another one alone. Return whether others may follow."""
+        has_room = requester.has_room(frame.tag, is_crowded=self._streams >= small_requests_max)
+        if not has_room and not (yield from requester.drained(timeout_s=idle_connection_timeout_s)):
+            return False
+        if not self._small.takes(frame):
+            is_drained = yield from requester.drained(timeout_s=idle_connection_timeout_s)
+            return is_drained and (yield from self._serve_request(requester, frame))
+        if self._small.add(requester, frame):
+            yield from fx.spawn(self._small.serve())
         return True
 
     def _serve_request(self, requester: Requester, frame: Frame) -> fx.Steps[bool]:

@@ -21,11 +21,7 @@ from peacefs.datanode.store.chunk_store import Sealed, Staged
 from peacefs.datanode.store.interface import ChunkIntake
 from peacefs.datanode.store.replica_changes import ChangeSink
 from peacefs.protocol.checksums import Bytes
-from peacefs.protocol.errors import (
-    BadRequest,
-    PeacefsError,
-    ProtocolViolation,
-)
+from peacefs.protocol.errors import BadRequest, PeacefsError, ProtocolViolation
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Packet, Receipt, Replica, WriteAck, WriteChunk
@@ -35,10 +31,10 @@ from peacefs.runtime import effects as fx
 from .active_streams import ActiveStream, StreamsUnderWay, report_end
 from .batch_hop import BatchHop
 from .latency_samples import LatencySamples
-from .write_permits import Place, WritePermits
+from .write_permits import Place, WritePermits, acknowledgement_wait_min
 
 
-class Stopwatch:
+class _Stopwatch:
     """Splits the time of one chunk into steps. Each reading of the clock ends a step and begins the next."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -89,7 +85,7 @@ class PipelineHop:
         self._samples = samples or LatencySamples()
         self.hop_timeout_s = hop_timeout_s
         self._permits = WritePermits(signer, self._node, wall_clock, hop_timeout_s)
-        #: The hop for whole small chunks.
+        #: Receives whole small chunks, in batches.
         self.batches = BatchHop(
             signer, store, changes, streams, self._samples, self._permits, clock, hop_timeout_s
         )
@@ -122,7 +118,7 @@ class PipelineHop:
         self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: ActiveStream
     ) -> fx.Steps[int]:
         """Return the chunk's length, once it is acknowledged."""
-        place, watch = self._permits.place(stream.token), Stopwatch(self._clock)
+        place, watch = self._permits.place(stream.token), _Stopwatch(self._clock)
         # Only the token determines where to connect: the handshake proves to the peer that this node knows the
         # secret.
         onward = NextHop(place.route, place.link_timeout_s) if place.route else None
@@ -150,7 +146,7 @@ class PipelineHop:
         data: Bytes,
         onward: NextHop | None,
         stream: ActiveStream,
-        watch: Stopwatch,
+        watch: _Stopwatch,
     ) -> fx.Steps[Sealed]:
         """Forward and store all packets, and seal the chunk."""
         staged = self._store.stage(opening.chunk, opening.version)
@@ -193,7 +189,7 @@ class PipelineHop:
         staged: Staged,
         length: int,
         onward: NextHop | None,
-        watch: Stopwatch,
+        watch: _Stopwatch,
         stream: ActiveStream,
     ) -> fx.Steps[tuple[bytes, Bytes]]:
         """Forward all packets, and store all but the last; return the last one's checksums and data."""
@@ -220,12 +216,12 @@ class PipelineHop:
                 watch.disk_s += watch.lap()
 
     def _compare(
-        self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: Place, watch: Stopwatch
+        self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: Place, watch: _Stopwatch
     ) -> fx.Steps[list[Receipt]]:
         """Return the receipts of the hops after this one, if they hold exactly what this one holds."""
         # Even if this hop's own disk took long, an acknowledgement that has arrived is still read.
         sealing_s = watch.looked_s - watch.forwarded_s
-        timeout_s = max(place.link_timeout_s - sealing_s, self.hop_timeout_s / 10)
+        timeout_s = max(place.link_timeout_s - sealing_s, self.hop_timeout_s * acknowledgement_wait_min)
         receipts = yield from onward.acknowledgement(
             opening.chunk, opening.version, sealed.length, sealed.checksum, timeout_s=timeout_s
         )

@@ -1,7 +1,7 @@
-"""The other end of one data connection, and the answers to its small requests, which are served in batches.
+"""Sends the answers to the small requests of one data connection, which are served in batches.
 
-A request with a tag gets an answer with the same tag, so the peer may send more of them meanwhile, and answers
-come in any order. A request without a tag is answered before the next one is served.
+A request with a tag gets an answer with the same tag. The peer may send further tagged requests before the answer,
+and answers come in any order. A request without a tag is answered before the next request is served.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from peacefs.protocol.frames import Frame
 from peacefs.protocol.messages import Failure, Message
 from peacefs.runtime import effects as fx
 
-# Small requests of one connection that are served at once. A peer that sends more waits.
+# Maximum number of unanswered small requests per connection. A peer that sends more has to wait.
 requests_in_flight_max: Final = 256
 
 
 class Requester:
-    """One connection whose requests are served. Batches answer it from any thread; only one sends at a time."""
+    """One connection whose requests are served. Any thread may answer; only one at a time sends."""
 
     def __init__(self, connection: fx.Connection, answer_timeout_s: float, count: Callable[[int], None]) -> None:
-        """`count` is called with the change of the number of requests that are not answered."""
+        """`count` is called with each change of the number of unanswered requests."""
         self.connection = connection
         self._answer_timeout_s = answer_timeout_s
         self._count = count
@@ -32,15 +32,15 @@ class Requester:
         self._unsent: list[Frame] = []
         self._is_sending = False
         self._in_flight = 0
-        #: Fired when nothing is in flight any more, if somebody waits for that.
+        #: Fires when the last request is answered; None if nobody waits for that.
         self._drained: fx.Ticket | None = None
 
     def has_room(self, tag: int, *, is_crowded: bool) -> bool:
-        """Return whether another request may be served now; if not, wait for `drained` first."""
+        """Return whether another request may be served now. If False, wait for `drained` first."""
         return not self._in_flight or (tag != 0 and not is_crowded and self._in_flight < requests_in_flight_max)
 
     def begun(self) -> None:
-        """Count a request that was accepted. It must be answered."""
+        """Count an accepted request. Every counted request must be answered or hung up on."""
         with self._lock:
             self._in_flight += 1
         self._count(1)
@@ -54,7 +54,7 @@ class Requester:
         return (yield from fx.wait(ticket, timeout_s=timeout_s))
 
     def answer(self, frames: Sequence[Frame]) -> fx.Steps[None]:
-        """Send answers to as many requests. If that fails, the connection is closed, which ends its service."""
+        """Send one answer per request. If sending fails, close the connection, so that no more requests arrive."""
         with self._lock:
             self._unsent += frames
             if self._is_sending:
@@ -69,7 +69,7 @@ class Requester:
             self._answered(len(sending))
 
     def hang_up(self) -> fx.Steps[None]:
-        """Close the connection in place of one answer."""
+        """Close the connection instead of sending one answer."""
         yield from fx.close(self.connection)
         self._answered(1)
 
@@ -92,7 +92,7 @@ class Requester:
 
 @dataclass(slots=True, eq=False)
 class SmallRequest:
-    """A request that is served in a batch."""
+    """A request that is served in a batch. It is answered at most once."""
 
     requester: Requester
     tag: int
@@ -103,7 +103,7 @@ Answer = tuple[SmallRequest, Message, bytes]
 
 
 def answer_all(answers: Iterable[Answer]) -> fx.Steps[None]:
-    """Send answers, with one send for each connection."""
+    """Send answers to requests that have none yet, all those of one connection together."""
     by_requester: dict[Requester, list[Frame]] = {}
     for request, message, payload in answers:
         if not request.is_answered:
@@ -114,16 +114,16 @@ def answer_all(answers: Iterable[Answer]) -> fx.Steps[None]:
 
 
 def guarded(steps: fx.Steps[None], requests: Sequence[SmallRequest]) -> fx.Steps[None]:
-    """Run a participant that answers requests. If it has a bug, hang up on those that it has not answered."""
+    """Run a participant that answers requests. If a bug ends it, hang up on the unanswered ones."""
     try:
         yield from steps
     except Exception:
-        yield from hang_up_on(requests)
+        yield from _hang_up_on(requests)
         raise
 
 
-def hang_up_on(requests: Sequence[SmallRequest]) -> fx.Steps[None]:
-    """Close the connections of the requests that are not answered."""
+def _hang_up_on(requests: Sequence[SmallRequest]) -> fx.Steps[None]:
+    """Close the connections of all unanswered requests."""
     for request in requests:
         if not request.is_answered:
             request.is_answered = True

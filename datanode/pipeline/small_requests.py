@@ -1,13 +1,13 @@
-"""Collects the small requests of all connections, and serves those that came together as one batch.
+"""Collects the small requests of all connections, and serves those that arrive together as one batch.
 
-A request is small if it is one frame with a small payload, and so is its answer: a whole small chunk to write, or
-a small replica to read. All others are served one after the other by `DataRequests`.
+A request is small if it and its answer are single frames with small payloads: to write a whole small chunk, or to
+read a small replica. `DataRequests` serves all other requests one at a time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Final
 
@@ -18,11 +18,11 @@ from peacefs.runtime import effects as fx
 
 from .batch_hop import BatchHop, SmallWrite
 from .chunk_server import ChunkServer, SmallRead
-from .requester import Requester, guarded, hang_up_on
+from .requester import Requester, guarded
 
-# The largest chunk that is part of a batch. Its frame arrives whole in one call.
+# Maximum size of a chunk in a batch. Its whole frame fits into the buffer of a single receive call.
 batched_chunk_bytes_max: Final = frame_ahead_bytes - KIB
-# A batch holds up the other connections of its datanode for a while.
+# Limits of one batch. While it is served, the datanode's other connections wait.
 batch_bytes_max: Final = 512 * KIB
 batch_requests_max: Final = 256
 
@@ -30,26 +30,22 @@ batch_requests_max: Final = 256
 class SmallRequests:
     """The small requests that wait for the next batch. Thread-safe.
 
-    Whoever adds the first one of a batch spawns `serve`, which runs when the other connections that are ready have
-    added theirs.
+    The caller that adds the first request of a batch spawns `serve`. It runs after the other ready connections,
+    which add their requests to the same batch.
     """
 
-    def __init__(
-        self,
-        hop: BatchHop,
-        server: ChunkServer,
-        one_by_one: Callable[[], bool],
-    ) -> None:
-        """With `one_by_one`, no request is small: each is then observed by itself."""
+    def __init__(self, hop: BatchHop, server: ChunkServer, one_by_one: Callable[[], bool]) -> None:
+        """While `one_by_one` returns True, no request counts as small, so that each is traced and timed alone."""
         self._hop = hop
         self._server = server
         self._one_by_one = one_by_one
         self._lock = Lock()
-        #: The batches that are not served yet; further requests join the last one.
+        #: The batches that are not served yet. New requests join the last one unless it is full.
         self._batches: deque[list[SmallWrite | SmallRead]] = deque()
         self._last_bytes = 0
 
     def takes(self, frame: Frame) -> bool:
+        """Return whether a request is small, so that `add` accepts it."""
         request = frame.message
         if self._one_by_one():
             return False
@@ -60,7 +56,7 @@ class SmallRequests:
         return False
 
     def add(self, requester: Requester, frame: Frame) -> bool:
-        """Add a request that is small; return True if the caller must spawn `serve`."""
+        """Add a small request; return True if the caller must spawn `serve`."""
         request = frame.message
         small: SmallWrite | SmallRead
         if isinstance(request, WriteChunk):
@@ -82,20 +78,18 @@ class SmallRequests:
         return len(self._batches[-1]) >= batch_requests_max or self._last_bytes >= batch_bytes_max
 
     def serve(self) -> fx.Steps[None]:
-        """Serve the oldest batch, with what has come so far."""
+        """Serve the oldest batch."""
         with self._lock:
             batch = self._batches.popleft()
-        try:
-            writes = [each for each in batch if isinstance(each, SmallWrite)]
-            if len(writes) < len(batch):
-                yield from self._server.send_small([each for each in batch if isinstance(each, SmallRead)])
-            if writes:
-                groups, refused = self._hop.admit(writes)
-                yield from self._hop.fail(refused)
-                for group in groups[1:]:
-                    yield from fx.spawn(guarded(self._hop.receive(group), group))
-                if groups:
-                    yield from self._hop.receive(groups[0])
-        except Exception:
-            yield from hang_up_on(batch)
-            raise
+        yield from guarded(self._serve(batch), batch)
+
+    def _serve(self, batch: Sequence[SmallWrite | SmallRead]) -> fx.Steps[None]:
+        reads = [each for each in batch if isinstance(each, SmallRead)]
+        if reads:
+            yield from self._server.send_small(reads)
+        groups, refused = self._hop.admit([each for each in batch if isinstance(each, SmallWrite)])
+        yield from self._hop.fail(refused)
+        for group in groups[1:]:
+            yield from fx.spawn(guarded(self._hop.receive(group), group))
+        if groups:
+            yield from self._hop.receive(groups[0])

@@ -1,9 +1,9 @@
-"""Checks whether a chunk may be written here, and says where in its pipeline this datanode is."""
+"""Checks whether a chunk may be written here, and where in the chunk's pipeline this datanode is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.client.transfer.next_hop import link_timeout_s
 from peacefs.protocol.errors import (
@@ -20,6 +20,9 @@ from peacefs.protocol.limits import grant_clock_slack_s
 from peacefs.protocol.messages import Hop, WriteChunk
 from peacefs.protocol.tokens import ChunkWrite, Signer
 
+# However long this hop's own disk took, it waits for acknowledgements for this part of a hop's timeout.
+acknowledgement_wait_min: Final = 0.1
+
 
 class Place(NamedTuple):
     """This node's place in one chunk's pipeline."""
@@ -31,7 +34,7 @@ class Place(NamedTuple):
 
 
 class WritePermits:
-    """The tokens of one datanode's writers. `wall_clock` returns seconds since 1970."""
+    """Checks the tokens of writers for one datanode. `wall_clock` returns seconds since 1970."""
 
     def __init__(
         self, signer: Signer, node: NodeId, wall_clock: Callable[[], float], hop_timeout_s: float

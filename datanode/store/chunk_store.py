@@ -66,14 +66,14 @@ class Staged:
 
     chunk: ChunkId
     version: Version
-    #: The directory of its store. Chunks of one `seal_many` belong to one store.
+    #: The directory of its store, which all chunks of one `seal_many` must share.
     directory: str
     length: int = 0
     sums: bytearray = field(default_factory=bytearray)
     #: The data while the chunk is small; empty once it has a file.
     buffered: Bytes = b""
     file: StagedFile | None = None
-    #: The checksum of a whole chunk that was taken at once.
+    #: The chunk's checksum, if `take` staged it.
     checksum: int = 0
     #: True if a higher version was staged since.
     is_fenced: bool = False
@@ -217,7 +217,7 @@ class ChunkStore:
         return (yield from self._in_turn(staged.chunk, self._seal(staged)))
 
     def take(self, chunk: ChunkId, version: Version, sums: Bytes, data: Bytes) -> Staged:
-        """Stage a whole small chunk, for `seal_many`. `data` must not change. Does no I/O.
+        """Stage a whole small chunk, for `seal_many`. Does no I/O. The caller must not change `data` later.
 
         Raises the errors of `stage`, and ChecksumMismatch.
         """
@@ -234,9 +234,9 @@ class ChunkStore:
         return staged
 
     def seal_many(self, chunks: Sequence[Staged]) -> fx.Steps[list[Sealed | ChunkError]]:
-        """Make several taken chunks exist, with as few fsyncs as possible.
+        """Make chunks from `take` durable, with as few fsyncs as possible.
 
-        Return for each what `seal` would return or raise; one that is refused does not affect the others.
+        Return for each chunk what `seal` would return or raise. A refused chunk does not affect the others.
         """
         outcomes: dict[Staged, Sealed | ChunkError] = {}
         together: list[Staged] = []
@@ -409,9 +409,9 @@ class ChunkStore:
         return self._reader.send_blocks(plan, reader, timeout_s=timeout_s)
 
     def read_small(self, wanted: Sequence[WantedRange]) -> fx.Steps[list[Blocks | None]]:
-        """Return the verified blocks of each range whose replica shares a segment and is in memory, else None.
+        """Return verified blocks for each range that can be read from a segment in memory, else None.
 
-        None has no other meaning: `open_read` says whether the replica is here and sound.
+        None does not mean that the replica is missing or damaged: `open_read` finds that out.
         """
         return self._reader.read_small(wanted)
 

@@ -38,7 +38,7 @@ class Blocks(NamedTuple):
 
 
 class WantedRange(NamedTuple):
-    """The bytes of a replica, of at least `version`, that a reader asks for."""
+    """A range of a replica of at least `version`, as a reader requests it."""
 
     chunk: ChunkId
     version: Version
@@ -205,7 +205,7 @@ def _round_up(offset: int) -> int:
 
 
 def _cut_out(wanted: WantedRange, segment: Segment, place: IndexedPlace, raw: bytes) -> Blocks | None:
-    """Return the verified blocks of a range of a record; None if there are none, or they are damaged."""
+    """Return the verified blocks of a range of a record; None if the range is empty or the record damaged."""
     if not (0 <= wanted.offset < place.length and wanted.length > 0):
         return None
     at = wanted.offset // checksum_block_bytes * checksum_block_bytes

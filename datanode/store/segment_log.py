@@ -91,9 +91,8 @@ class SegmentLog:
     def append(self, records: Sequence[NewRecord]) -> fx.Steps[None]:
         """Append records, fsync them and publish them.
 
-        A record that a newer version has superseded meanwhile is not published (`is_published` is False).
-
-        At most `segment_batch_records_max` records, each of a small chunk. Raises DiskFull or DiskFault.
+        A record that a newer version has superseded meanwhile is not published: `is_published` stays False. Takes
+        at most `segment_batch_records_max` records, each of a small chunk. Raises DiskFull or DiskFault.
         """
         assert len(records) <= segment_batch_records_max
         submission = _Submission(records)

@@ -50,11 +50,11 @@ class Segment:
     tombstones: dict[int, int] = field(default_factory=dict)
 
     def part(self, place: IndexedPlace) -> fx.Part:
-        """Return where a record of this segment lies."""
+        """Return the file, offset and length of a record of this segment."""
         return self.path, place.offset, record_bytes(place.length)
 
     def unpack(self, chunk: ChunkId, place: IndexedPlace, raw: bytes) -> tuple[bytes, bytes]:
-        """Return checksums and data of a record that was read. Raises ChecksumMismatch for a damaged header."""
+        """Split the bytes of a record into checksums and data. Raises ChecksumMismatch for a damaged header."""
         record = unpack_record(raw, 0, self.salt)
         if record is None or record[:4] != (RecordKind.CHUNK, chunk, place.version, place.length):
             raise ChecksumMismatch(f"the header of {describe(chunk, place.version)} is damaged")
@@ -214,7 +214,7 @@ class Segments:
         return segment.unpack(chunk, place, (yield from fx.read_part(*segment.part(place))))
 
     def find(self, place: IndexedPlace) -> Segment | None:
-        """Return the segment of a record; None if it was removed, because compaction has moved the record."""
+        """Return the segment of a record; None if compaction has moved the record and removed the segment."""
         return self._segments.get(place.segment)
 
     def lose_what_fails(self, segment: Segment, file: fx.File) -> fx.Steps[None]:

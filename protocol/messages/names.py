@@ -135,9 +135,10 @@ class NameChanged(Message, frozen=True):
 
 
 class Mkdirs(NameChange, frozen=True):
-    """Make a directory and its missing parents. `unmasked` is the permission before the client's umask.
+    """Make a directory and its missing parents.
 
-    WebHDFS sends it; it counts where a default ACL is inherited.
+    `unmasked` is the permission before the client's umask, from WebHDFS. It replaces `permission` if the parent
+    has a default ACL.
     """
 
     permission: int
@@ -147,7 +148,7 @@ class Mkdirs(NameChange, frozen=True):
 class RenamePath(NameChange, frozen=True):
     """Rename a path to exactly `target`, even if that is an existing directory.
 
-    `is_legacy` is HDFS's older rename, which moves into an existing directory; WebHDFS asks for it.
+    With `is_legacy`, for WebHDFS, rename as HDFS's older call does: move the path into an existing directory.
     """
 
     target: str

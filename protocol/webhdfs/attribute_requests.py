@@ -11,8 +11,6 @@ from peacefs.protocol.values.attribute_values import Encoding
 from .query import RequestQuery, invalid
 from .request import Reader, Request
 
-_FLAGS: Final = frozenset({"CREATE", "REPLACE"})
-
 
 @dataclass(frozen=True, slots=True)
 class GetAttributes(Request):

@@ -61,7 +61,7 @@ class RequestQuery:
         self._raw = raw
         self._values: dict[str, str] = {}
         if raw.isascii() and b"%" not in raw and b"+" not in raw:
-            # Nothing is encoded, as in most requests: the loop below would find the same.
+            # Nothing is percent-encoded, as in most requests, so decoding would change nothing.
             for text in raw.decode().split("&"):
                 key, _, said = text.partition("=")
                 self._values.setdefault(key.lower(), said)

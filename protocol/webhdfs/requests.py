@@ -1,8 +1,8 @@
 """The operations of the coordinator that only WebHDFS has. Pure.
 
 There is one small class per operation, which parses its own parameters. Parameters without meaning here
-(`buffersize`) are ignored. An operation that our client asks for, too, has a message instead, and a row in the
-coordinator's table. Requests to gateways are in `redirects`.
+(`buffersize`) are ignored. Operations that our client has too are messages and rows of the coordinator's table
+instead. Requests to gateways are in `redirects`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,13 @@ from .query import RequestQuery, invalid
 from .request import Reader, Request, plain
 from .snapshot_requests import SNAPSHOT_OPERATIONS
 
-#: HDFS's defaults for files and for directories.
+#: HDFS's default for files.
 _FILE_PERMISSION: Final = 0o644
-_DIRECTORY_PERMISSION: Final = 0o755
 #: Hadoop's CreateFlag values. Only OVERWRITE and APPEND have an effect here.
 _CREATE_FLAG = re.compile(
     "CREATE|OVERWRITE|APPEND|SYNC_BLOCK|LAZY_PERSIST|NEW_BLOCK|NO_LOCAL_WRITE|SHOULD_REPLICATE"
     "|IGNORE_CLIENT_LOCALITY|NO_LOCAL_RACK"
 )
-#: HDFS's value for a quota that should not change.
-_QUOTA_UNCHANGED: Final = 2**63 - 1
 _FS_ACTION = re.compile("[r-][w-][x-]")
 
 

@@ -45,13 +45,13 @@ SOON_S = unreferenced_chunk_kept_s / 2
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record the requests of this process's clients to the coordinator."""
     names: list[str] = []
-    attempt = ControlRpc._attempt
+    send = ControlRpc._send
 
-    def heard(self: ControlRpc, message: Message, timeout_s: float) -> Message:
+    def heard(self: ControlRpc, message: Message, timeout_s: float) -> Any:
         names.append(type(message).__name__)
-        return attempt(self, message, timeout_s)
+        return send(self, message, timeout_s)
 
-    monkeypatch.setattr(ControlRpc, "_attempt", heard)
+    monkeypatch.setattr(ControlRpc, "_send", heard)
     return names
 
 
@@ -225,7 +225,7 @@ def test_files_that_are_written_together_are_there_and_one_that_is_refused_is_re
     files.write(f"{home}/taken", b"first")
     refused = {f"{home}/taken": b"second", f"{home}/taken/below": b"x", "not absolute": b"x", f"{home}/ ": b""}
     files.mkdirs(f"{home}/ ")
-    for turn in range(2):  # with no chunks at first, then with some that are preallocated
+    for turn in range(2):  # at first without preallocated chunks, then with some
         failed = files.write_many({**wanted, **refused}, replication=2)
         assert {path: type(error) for path, error in failed.items()} == {
             **(dict.fromkeys(wanted, FileAlreadyExists) if turn else {}),
@@ -242,27 +242,13 @@ def test_files_that_are_written_together_are_there_and_one_that_is_refused_is_re
 
 
 def test_each_of_a_series_that_is_written_together_is_one_call(
-    files: PeaceFileSystem, home: str, messages_to_coordinator: list[str]
+    files: PeaceFileSystem, home: str, asked: list[str]
 ) -> None:
     files.write_many({f"{home}/first {number}": b"x" for number in range(20)})
     files.write_many({f"{home}/second {number}": b"x" for number in range(16)})
-    messages_to_coordinator.clear()
+    asked.clear()
     files.write_many({f"{home}/third {number}": b"x" for number in range(16)})
-    assert messages_to_coordinator == ["PublishFile"] * 16
-
-
-@pytest.fixture
-def messages_to_coordinator(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record every request that this process's clients send to the coordinator, in whatever way."""
-    names: list[str] = []
-    send = ControlRpc._send
-
-    def heard(self: ControlRpc, message: Message, timeout_s: float) -> Any:
-        names.append(type(message).__name__)
-        return send(self, message, timeout_s)
-
-    monkeypatch.setattr(ControlRpc, "_send", heard)
-    return names
+    assert asked == ["PublishFile"] * 16
 
 
 def test_files_that_are_written_together_survive_the_death_of_a_datanode(four: LocalCluster) -> None:

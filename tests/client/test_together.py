@@ -1,4 +1,4 @@
-"""Participants that share one thread: nobody's answer waits for another's request, and each ends by itself."""
+"""Run participants together on one thread: each gets its own answers, and an error ends only one of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peacefs.runtime.thread_driver import ThreadDriver
 
 
 class Asked:
-    """A coordinator that doubles what it is told, refuses what begins with a minus, and may be interrupted."""
+    """A coordinator that doubles texts, refuses those that begin with a minus, and can raise KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.together: list[list[str]] = []

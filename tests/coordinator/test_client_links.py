@@ -257,7 +257,7 @@ def test_too_many_calls_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Writes:
-    """What a link writes, one piece a write; for a link that no socket feeds."""
+    """A transport that records each write of a link, instead of a socket."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Answers wait for what they depend on, for nothing else, and are not given when that was undone."""
+"""An answer waits only for the entries that it depends on, and is refused if they were undone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peacefs.protocol.errors import ServiceUnready
 
 
 class Rows:
-    """Rows of which entries up to `durable` are durable."""
+    """Rows whose entries up to `durable` are durable."""
 
     def __init__(self) -> None:
         self.ahead = 0
@@ -20,7 +20,7 @@ class Rows:
 
 
 class Asking:
-    """One request, and what it waited for."""
+    """One request, and the entries that it waited for."""
 
     def __init__(self) -> None:
         self.rows = Rows()
@@ -30,7 +30,7 @@ class Asking:
     async def _until_durable(self, number: int) -> None:
         self.waited.append(number)
         assert len(self.waited) < 10, "it never comes to an end"
-        # Another request looks at the next entry meanwhile, as always under load.
+        # Meanwhile another request reads the next entry, as under load.
         asyncio.get_running_loop().call_soon(setattr, self.rows, "ahead", number + 1)
         self.rows.durable = max(self.rows.durable, number)
         await asyncio.sleep(0)
@@ -86,7 +86,7 @@ def test_answer_is_refused_when_what_it_looked_at_was_undone_and_its_number_used
 
         async def others() -> None:
             asking.rows.undone += 1
-            # Entry 6 is another one now.
+            # The number 6 now belongs to another entry.
             asking.rows.durable = 6
 
         await asyncio.gather(watched.run(request()), others())

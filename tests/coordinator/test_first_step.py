@@ -1,4 +1,4 @@
-"""A call that never waits needs no task; one that waits goes on in one, as if it had been there from the start."""
+"""A call that never waits runs without a task. A call that waits continues in a task, with the same results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_fault_before_the_first_wait_is_raised_at_once() -> None:
 
 
 def waited_for(*steps: str) -> tuple[Coroutine[Any, Any, list[str]], list[asyncio.Future[str]]]:
-    """A coroutine that waits for futures one after the other, pauses between, and tells what it got and said."""
+    """Return a coroutine and the futures that it waits for in turn. It returns their results and its context."""
     futures: list[asyncio.Future[str]] = [asyncio.get_running_loop().create_future() for _ in steps]
 
     async def work() -> list[str]:

@@ -1,4 +1,4 @@
-"""Entries for which there was no room are undone once; whoever comes late neither writes nor undoes them."""
+"""Entries that did not fit are undone once. A late writer or a late refusal does not write or undo anything."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make(metadata: MetadataInMemory, name: str) -> None:
 
 
 def seal_and_refuse(metadata: MetadataInMemory, name: str) -> Sealed:
-    """Make an entry for the writer's thread, which the loop finds no room for before the thread has begun."""
+    """Seal an entry for the writer's thread, and refuse it for lack of room before that thread writes it."""
     make(metadata, name)
     sealed = metadata.seal()
     assert sealed is not None

@@ -1,4 +1,4 @@
-"""Several small requests at once: one answer for each, and one that fails alone."""
+"""Small requests in batches: each gets one answer, and one that fails does not affect the others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def contents(count):
 
 
 def write(cluster, nodes, data):
-    """Write chunks of these contents as one batch through one pipeline; return what was allocated and answered."""
+    """Write chunks with these contents as one batch. Return the allocated chunks and the answers."""
     allocated = [cluster.coordinator.allocated(nodes) for _ in data]
     answers = ask(
         cluster,
@@ -82,7 +82,7 @@ def test_chunks_that_come_together_are_synced_together_and_acknowledged_by_their
         assert [receipt.node for receipt in ack.receipts] == ALL
         for receipt in ack.receipts:
             cluster.signer.verify_receipt(receipt, ack.chunk, ack.version, ack.length, ack.checksum)
-    # All 40 come in four or five reads of 16 KiB, and what comes during a sync is in the next.
+    # The 40 chunks arrive in four or five reads of 16 KiB. Chunks that arrive during a sync share the next sync.
     assert all(0 < len(each) < 10 for each in synced), [len(each) for each in synced]
     for name in ALL:
         read = ask(
@@ -102,7 +102,7 @@ def test_chunks_that_come_together_are_synced_together_and_acknowledged_by_their
 def test_a_chunk_that_is_refused_is_refused_alone(cluster, until):
     data = contents(6)
     good, forged, damaged, old, foreign, last = allocated = [cluster.coordinator.allocated(ALL) for _ in data]
-    # A newer version of `old` is there already, at the second hop alone.
+    # Only the second hop already holds a newer version of `old`.
     newer = cluster.signer.sign(
         ChunkWrite(2e9 * 2, old.chunk, old.version + 1, [cluster.coordinator.nodes["n1"].hop])
     )
@@ -127,7 +127,7 @@ def test_a_chunk_that_is_refused_is_refused_alone(cluster, until):
         "StaleVersion",
         "AccessDenied",
     ]
-    assert outcomes[2].culprit == "n0", "it has received something else than was sent"
+    assert outcomes[2].culprit == "n0", "n0 received other data than the checksums say"
     for name in ALL:
         store = cluster.coordinator.nodes[name].store
         assert [store.find(each.chunk) is not None for each in (good, last)] == [True, True]
@@ -141,7 +141,8 @@ def test_a_chunk_that_is_refused_is_refused_alone(cluster, until):
 def test_a_hop_that_dies_in_the_middle_of_a_batch_fails_what_it_has_not_acknowledged(make_cluster, until, victim):
     cluster = make_cluster()
     cluster.write(b"warm the connections")
-    # Each acknowledgement of n2 is about 100 bytes, and more than 16 KiB come in several batches.
+    # An acknowledgement of n2 has about 100 bytes, so the victim dies after about seven. Data of more than 16 KiB
+    # arrives in several batches.
     cluster.coordinator.nodes[victim].relay.cut_up_after = 700
     data = [os.urandom(4000) for _ in range(60)]
     allocated, answers = write(cluster, ALL, data)
@@ -173,7 +174,7 @@ def test_a_disk_that_fails_a_batch_fails_its_chunks_and_the_next_batch_succeeds(
     assert {(each.code, each.culprit) for each in answers} == {(code, "n1")}
     assert [node.store.find(each.chunk) for each in allocated] == [None] * 5
     node.driver._perform[kind] = perform
-    # The same chunks again, as a writer whose pipeline broke may send them: two hops have them by now.
+    # Send the same chunks again, as a writer may after a broken pipeline. Two hops hold them already.
     again = ask(
         cluster,
         cluster.connect("n0"),
@@ -248,7 +249,7 @@ def test_a_replica_that_cannot_be_read_fails_alone(make_cluster):
     requests = [(reading(cluster, each.chunk, 500), b"") for each in allocated]
     requests[2] = reading(cluster, allocated[2].chunk, 500, token), b""
     requests[3] = reading(cluster, 999_999, 500), b""
-    for _turn in range(2):  # from the disk first, then perhaps from memory
+    for _turn in range(2):  # first from the disk, then perhaps from memory
         answers = ask(cluster, cluster.connect("n0"), requests)
         assert [answers[tag][1] for tag in (1, 5)] == [data[0], data[4]]
         assert [answers[tag][0].code for tag in (2, 3, 4)] == ["ChecksumMismatch", "AccessDenied", "ChunkNotFound"]

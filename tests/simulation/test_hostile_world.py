@@ -28,7 +28,7 @@ from support.long_runs import often
 
 _TRASH_MINUTES = 5
 #: The requests of each client, and the kinds of them that all together must have made at least once.
-_OPERATIONS, _KINDS_MIN = often(34, 70), often(14, 18)
+_OPERATIONS, _KINDS_MIN = often(34, 70), often(15, 18)
 _OPERATIONS_AROUND_A_BACKUP = often(11, 32)
 
 

@@ -1,4 +1,4 @@
-"""Each disk's large chunks go the way that is faster there: the times are the test's, and so is the best total."""
+"""Large chunks are written in the way that is faster on their disk. The test sets the time of each way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZE = 64 * MIB
 
 
 def written(ways: WriteWays, costs_s: tuple[float, float], random: Random, disk: int = 1) -> float:
-    """Write one file whose MiB takes `costs_s` through the cache and around it, more or less; return its time."""
+    """Write one file. A MiB takes about `costs_s` through the cache and around it. Return the file's time."""
     trial = ways.begin(disk, "/data")
     trial.spent_s = costs_s[trial.is_around] * SIZE / MIB * random.uniform(0.85, 1.15)
     ways.written(trial, SIZE)
@@ -39,7 +39,7 @@ def test_the_total_is_near_that_of_the_faster_way(costs_s: tuple[float, float], 
     took_s = sum(written(ways, costs_s, random) for _ in range(320))
     best_s = 320 * SIZE / MIB * min(costs_s)
     dearer = max(costs_s) / min(costs_s)
-    # Two of each at first, then one of sixteen goes the dearer way.
+    # First two files each way, then one in sixteen is written in the slower way.
     assert took_s < best_s * 1.02 * (1 + (dearer - 1) * (1 / tried_every + 4 / 320))
 
 
@@ -78,7 +78,7 @@ def test_disks_choose_by_themselves_and_small_files_say_nothing() -> None:
 
 
 def test_files_that_are_written_at_once_share_the_disk() -> None:
-    """Four at once take four times as long each: that is no reason to leave the way that they went."""
+    """Four files at the same time take four times as long each, which must not change the choice."""
     ways = WriteWays()
     for _ in range(8):
         written(ways, (1.0, 2.0), Random(1))
@@ -93,7 +93,7 @@ def test_files_that_are_written_at_once_share_the_disk() -> None:
 
 
 class SlowDisk:
-    """Makes one way of writing slow, by a clock of its own."""
+    """Makes one way of writing slow, on a simulated clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0

@@ -217,7 +217,7 @@ def test_reader_sees_one_state_of_a_file_that_is_cut_while_it_is_opened(data, pa
     layout = namespace.layout
 
     def cut_behind_its_back(reader, inode):
-        """In the step of the loop in which the file is opened nothing else runs; this is the soonest after it."""
+        """Cut the file right after its layout was read. Nothing else can run before that."""
         found = layout(reader, inode)
         data.names.commit_now(lambda tx: namespace.truncate(tx, parse_path(path), 2, 0))
         return found
