@@ -1,4 +1,4 @@
-"""Responses wait until what they were made of is durable: an ASGI layer around all that reads or changes names."""
+"""An ASGI layer that delays each response until all that its request has read or changed is durable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 
 
 class DurableResponses:
-    """The ASGI layer. Used from one event loop only."""
+    """The ASGI layer. Use it from one event loop only."""
 
     def __init__(self, app: App, durable: DurableAnswers) -> None:
         self._app = app

@@ -1,7 +1,8 @@
-"""Answers wait until what they were made of is durable: what one request has seen, another one may have changed.
+"""Delays answers until all that a request has read or changed is durable.
 
-A coroutine is taken step by step, from one wait to the next; within a step nothing else runs, so that what
-`Rows.ahead` says after it is what this one has looked at.
+A request may read a change of another request that is not durable yet. So its coroutine is run step by step, from
+one await to the next. Within a step nothing else runs, so that `Rows.ahead` after it tells what this request has
+read.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ T = TypeVar("T")
 
 
 class Looking(Protocol):
-    """The rows that are looked at."""
+    """The part of `Rows` that tells what was read."""
 
     ahead: int
     durable: int
-    #: How often entries were undone.
+    #: Number of times that entries were undone.
     undone: int
 
 
 class Watched:
-    """The entries on which one request depends, as far as it has come."""
+    """The entries on which one request depends so far."""
 
     __slots__ = ("_is_running", "_needed", "_rows", "_undone")
 
@@ -33,19 +34,20 @@ class Watched:
         self._rows = rows
         self._needed = 0
         self._is_running = False
-        #: What `Looking.undone` was when this began to look at what is not durable; None while nothing is awaited.
+        #: `Looking.undone` when the request first read something that is not durable; None if it depends on
+        #: nothing.
         self._undone: int | None = None
 
     @property
     def needed(self) -> int:
-        """The last entry that has to be durable before anything is told; 0 where nothing has to be waited for."""
+        """The last entry that must be durable before anything is sent, 0 for none."""
         if self._is_running:
             self._note()
         return self._needed if self._needed > self._rows.durable else 0
 
     @property
     def is_undone(self) -> bool:
-        """Return whether something that was looked at may have been undone since."""
+        """Whether a change that the request has read may have been undone since."""
         return self._undone is not None and self._undone != self._rows.undone
 
     def _note(self) -> None:
@@ -57,7 +59,7 @@ class Watched:
 
     @types.coroutine
     def run(self, steps: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Run a coroutine to its end, and note what each of its steps looks at."""
+        """Run a coroutine to its end, and record what each of its steps reads."""
         rows = self._rows
         send: Callable[[Any], Any] = steps.send
         value: Any = None
@@ -85,19 +87,19 @@ class Watched:
 
 
 class DurableAnswers:
-    """Runs requests whose answers are to be told."""
+    """Waits for the entries on which requests depend. Both doors use it."""
 
     def __init__(self, rows: Looking, until_durable: Callable[[int], Awaitable[None]]) -> None:
-        """`until_durable` waits for an entry, and raises ServiceUnready when it was refused."""
+        """`until_durable` waits for an entry, and raises ServiceUnready if that is undone."""
         self._rows = rows
         self._until_durable = until_durable
 
     def watched(self) -> Watched:
-        """Return what watches one request."""
+        """Return a new `Watched` for one request."""
         return Watched(self._rows)
 
     async def settle(self, watched: Watched) -> None:
-        """Wait until all that a request depends on so far is durable. Raises ServiceUnready."""
+        """Wait until all that a request depends on so far is durable. Raises ServiceUnready if it was undone."""
         while needed := watched.needed:
             await self._until_durable(needed)
         if watched.is_undone:
