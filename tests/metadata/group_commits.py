@@ -1,4 +1,4 @@
-"""Group commit over a store in memory whose entries are written, and whose loop goes on, when a test says so."""
+"""A group commit over a store in memory. The test decides when its entries are written and its loop goes on."""
 
 from __future__ import annotations
 

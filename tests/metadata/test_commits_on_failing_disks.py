@@ -1,4 +1,4 @@
-"""Group commit on a disk that is full or fails: what is refused leaves no trace, and nothing is told too early."""
+"""Group commit on a full or failing disk: refused changes leave no trace, and no answer comes too early."""
 
 from __future__ import annotations
 
