@@ -1,4 +1,4 @@
-"""What a small chunk costs the datanodes, before and after a change of them: two trees in one alternating run.
+"""Measure what a small chunk costs the datanodes, for two source trees in one alternating run.
 
     python -m benchmarks hops --against ../peacefs-before
 
@@ -73,7 +73,7 @@ def main(*, quick: bool = False, against: Path | None = None) -> None:
             for at, (name, tree) in enumerate(trees.items())
         }
         for clients in _CLIENTS:
-            # One at a time takes longer, so it gets fewer.
+            # With one writer each chunk takes longer, so there are fewer.
             count = chunks if clients > 1 else chunks // 4
             written: dict[str, list[ChunkLayout]] = {name: [] for name in hops}
             turns: dict[tuple[str, str], list[_Turn]] = {

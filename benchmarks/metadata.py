@@ -48,7 +48,7 @@ def completion(number: int) -> Callable[[Transaction], namespace.Publication]:
 
 
 async def durable(commits: GroupCommit, change: Callable[[Transaction], T]) -> T:
-    """Make a change; return its answer when it is durable."""
+    """Make a change, and return its answer when it is durable."""
     heard: asyncio.Future[ServiceUnready | None] = asyncio.get_running_loop().create_future()
     answer = commits.submit(change, heard.set_result)
     if refusal := await heard:

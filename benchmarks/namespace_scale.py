@@ -1,13 +1,13 @@
-"""Names with many files present: starts, memory, stat and mkdir of 16 clients, and the longest pause of another.
+"""Measure a coordinator with many files: start, memory, stat and mkdir of 16 clients, and the longest wait.
 
 The files are empty, a thousand a directory, and were written past all services (`namespaces.load_empty`):
 1,000,000 take 156 MB and 25 s of one processor. The coordinator is a process, with one datanode.
 
 Sixteen clients in two processes look files up, or make directories beside them, over frames. They choose the files
 uniformly, or by Zipf's law with exponent 1.1, whose ranks are scattered over all directories. Meanwhile one more
-client, in a process of its own, asks for the status of one file every 5 ms: its waits are what one busy moment of
-the coordinator costs others. All share the machine. Processor time is that of each process of the coordinator, in
-ms for each operation; resident memory is told after the start and after the work.
+client, in a process of its own, asks for the status of one file every 5 ms. Its waits show how long one busy
+moment of the coordinator delays others. All processes share the machine. Processor time is given for each process
+of the coordinator, in ms per operation. Resident memory is measured after the start and after the work.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _CLIENTS, _PROCESSES = 16, 2
 _OPERATIONS = ("stat", "mkdir")
 _UNIFORM, _ZIPF = "uniform", "Zipf"
 _EXPONENT = 1.1
-#: Coprime to all numbers of files, so that neighbouring ranks are in different directories.
+#: Coprime to all numbers of files, to put neighbouring ranks into different directories.
 _STRIDE = 7_368_787
 _WATCH_S = 0.005
 _READY_S = 600.0
 
 
 class _Part(NamedTuple):
-    """What one process of clients did."""
+    """The results of one process of clients."""
 
     calls: int
     seconds: float
@@ -54,7 +54,7 @@ class _Part(NamedTuple):
 def main(
     *, quick: bool = False, files: int | None = None, distribution: str | None = None, as_json: bool = False
 ) -> None:
-    """`distribution` is uniform or zipf; both if None."""
+    """Run the benchmark. `distribution` is uniform or zipf, None for both."""
     sizes = (files,) if files is not None else _SIZES[:1] if quick else _SIZES
     choices = [each for each in (_UNIFORM, _ZIPF) if distribution in (None, each.lower())]
     starts: list[dict[str, Any]] = []
@@ -161,7 +161,7 @@ def _clients(
     barrier: Barrier,
     parts: Queue[_Part],
 ) -> None:
-    """Be half of the clients, a thread each, in a process of their own."""
+    """Run half of the clients, one thread each, in this process."""
     with PeaceFileSystem(address) as files:
         for choice, operation in plan:
             calls = [0] * (_CLIENTS // _PROCESSES)
@@ -216,7 +216,7 @@ def choose(chance: random.Random, choice: str, size: int) -> int:
 
 
 def _watch(address: str, path: str, begin: Event, end: Event, waits: Queue[list[float]]) -> None:
-    """Ask for one status every 5 ms, and tell how long each took."""
+    """Ask for one status every 5 ms, and report the duration of each."""
     waited: list[float] = []
     with PeaceFileSystem(address) as files:
         files.status(path)
@@ -230,7 +230,7 @@ def _watch(address: str, path: str, begin: Event, end: Event, waits: Queue[list[
 
 
 def _each_of(cluster: LocalCluster, measure: Callable[[int], float]) -> dict[str, float]:
-    """Measure each process of the coordinator that lasts."""
+    """Return a measurement of each process of the coordinator that existed all the time."""
     pid = cluster.coordinator.pid
     found = {"coordinator": measure(pid)}
     for number, child in enumerate(children_of(pid), 1):
@@ -248,6 +248,6 @@ def _timed(work: Callable[[], None]) -> float:
 
 
 def _aligned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give all rows the same columns."""
+    """Add missing columns, so that all rows have the same ones."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     return [{name: row.get(name, float("nan")) for name in columns} for row in rows]

@@ -1,8 +1,8 @@
-"""A namespace of many files for a coordinator that does not run yet, loaded past all services.
+"""Loads many files into the metadata of a coordinator that does not run yet, without its services.
 
-`load` makes `/existing/0000/00 ... /existing/nnnn/99`, or the same below another directory: a hundred files a
-directory, each as a completion makes it. `load_empty` makes many more in the same time: empty files, a thousand a
-directory, `/scale/000/00/000 ...`.
+`load` creates `/existing/0000/00 ... /existing/nnnn/99`, or the same below another directory: a hundred files a
+directory, each as a completion creates it. `load_empty` creates many more in the same time: empty files, a
+thousand a directory, `/scale/000/00/000 ...`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peacefs.protocol.new_file import NewFile
 
 FILES_PER_DIRECTORY = 100
 OWNER = "bench"
-#: Of `load_empty`.
+#: The directory of `load_empty`.
 EMPTY_FILES_PER_DIRECTORY = 1000
 _DIRECTORIES_PER_DIRECTORY = 100
 _FILES_PER_COMMIT = 1000
@@ -72,18 +72,18 @@ def load(store: Path, files: int, holders: tuple[str, ...], top: str = "/existin
 
 
 def empty_directory(number: int) -> str:
-    """The path of the directory that `load_empty` made for files from 1,000 times this number."""
+    """Return the path of a directory of `load_empty`. Its files are numbered from 1,000 times `number`."""
     return f"/scale/{number // _DIRECTORIES_PER_DIRECTORY:03}/{number % _DIRECTORIES_PER_DIRECTORY:02}"
 
 
 def empty_file(number: int) -> str:
-    """The path of a file that `load_empty` made."""
+    """Return the path of a file of `load_empty`."""
     directory, name = divmod(number, EMPTY_FILES_PER_DIRECTORY)
     return f"{empty_directory(directory)}/{name:03}"
 
 
 def load_empty(store: Path, files: int, owner: str) -> None:
-    """Make empty files of `owner`, with rows alone: no path is followed, and no answer is kept for repetitions."""
+    """Create empty files of `owner` by writing rows, without path lookups and retry cache."""
     assert files % EMPTY_FILES_PER_DIRECTORY == 0, f"{files} files are no whole thousands"
     metadata = open_store(store, owner=owner)
     metadata.begin_epoch()

@@ -143,7 +143,7 @@ def _pipeline(
 
 
 def serve_beside(name: str, directory: Path) -> None:
-    """Serve as one hop: write the port to standard output, and end with standard input (`hops` starts this)."""
+    """Serve as one hop for `hops`: write the port to standard output, and end when standard input ends."""
     with _serving(name, directory) as port:
         print(port, flush=True)
         sys.stdin.read()

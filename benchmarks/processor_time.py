@@ -31,7 +31,7 @@ def children_of(pid: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name, in brackets, may contain anything.
+            # The name is in brackets and may contain spaces and brackets.
             state, parent = stat.read_text().rpartition(")")[2].split()[:2]
         except (FileNotFoundError, ProcessLookupError):
             continue

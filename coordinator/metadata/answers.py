@@ -1,4 +1,4 @@
-"""The answers to requests, for whoever asks again: the latest in memory, older ones in the image."""
+"""The retry cache: answers to requests by request id. Recent ones are in memory, older ones in the image."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 from .changed_rows import ChangedRows
 from .tables import REQUEST, Row
 
-# So many answers to requests are kept in memory; older ones are looked up in the image.
+# Maximum number of answers in memory. Older ones are looked up in the image.
 answers_in_memory_max: Final = 100_000
 
 
 class Answers:
-    """The answers to requests: the latest in memory, older ones in the image."""
+    """Answers by request id, numbered in the order in which they were given. Owned by `Rows`."""
 
     def __init__(self, rows: ChangedRows) -> None:
         self._rows = rows
         self._numbers: dict[str, int] = {}
         self._kept: deque[tuple[int, str]] = deque()
-        #: No request id above this one is in the image alone.
+        #: The largest request id that may be in the image without being in memory.
         self._image_only_max = ""
         self.first = self.next = 1
 
@@ -34,14 +34,14 @@ class Answers:
         self._image_only_max = largest or ""
 
     def find(self, request: str) -> Row | None:
-        """Return the row of a request id."""
+        """Return the row of a request id, None if it has no answer."""
         number = self._numbers.get(request)
         if number is not None:
             return self._rows.row(REQUEST, number)
         if request > self._image_only_max:
             return None
         found = self._rows.image.query("SELECT * FROM request WHERE request = ?", request)
-        # One that was forgotten since may still be there.
+        # The image may still have an answer that was deleted since.
         return found[0] if found and found[0][0] not in self._rows.changed[REQUEST] else None
 
     def add(self, request: str, answer: bytes, at_ms: int) -> None:
@@ -52,15 +52,15 @@ class Answers:
         self._kept.append((number, request))
 
     def found_in_log(self, row: Row) -> None:
-        """A row that a log, or a journal, has brought."""
+        """Index an answer that was read from the log or the journal."""
         self.next = max(self.next, row[0] + 1)
-        # A coordinator that begins with none numbers them from the first.
+        # A coordinator that has no answers yet numbers its first one 1, whatever the numbers here are.
         self.first = min(self.first, row[0])
         self._numbers[row[1]] = row[0]
         self._kept.append((row[0], row[1]))
 
     def deleted_in_log(self, number: int) -> None:
-        """A log, or a journal, says that an answer was dropped; the oldest are dropped first."""
+        """Remove an answer whose deletion was read from the log or the journal, and all older ones."""
         self.first = max(self.first, number + 1)
         while self._kept and self._kept[0][0] <= number:
             dropped, request = self._kept.popleft()
@@ -68,7 +68,7 @@ class Answers:
                 del self._numbers[request]
 
     def take_back(self, number: int, *, is_added: bool, before: tuple[int, Row | None] | None) -> None:
-        """Undo that an answer was added, or deleted."""
+        """Undo adding or deleting an answer. `before` is what `changed` had for it, None for nothing."""
         changed = self._rows.changed[REQUEST]
         if before is None:
             del changed[number]
@@ -85,7 +85,7 @@ class Answers:
             self.first = min(self.first, number)
 
     def shrink(self) -> None:
-        """Keep no more in memory than there is room for, of those that the image has."""
+        """Remove the oldest answers from memory, down to `answers_in_memory_max`, if the image has them."""
         while len(self._kept) > answers_in_memory_max and self._kept[0][0] not in self._rows.changed[REQUEST]:
             number, request = self._kept.popleft()
             if self._numbers.get(request) == number:
@@ -93,7 +93,10 @@ class Answers:
             self._image_only_max = max(self._image_only_max, request)
 
     def drop_oldest(self, before_ms: int, limit: int, keep: int) -> int:
-        """Delete up to `limit` answers given before `before_ms`, the oldest first, never the last `keep`."""
+        """Delete up to `limit` answers older than `before_ms`, oldest first, and return how many.
+
+        The last `keep` answers always stay.
+        """
         last = self.next - 1 - keep
         rows = self._rows
         image = rows.image.query(

@@ -1,10 +1,10 @@
-"""Rows that have changed: in memory until the image has them; and what is needed to take changes back.
+"""Keeps changed rows in memory until the image has them, and can undo changes.
 
-A change is made here first. It is durable when the log has its entry (`durable`), and the image has it some time
-later (`imaged`); a row stays in `changed` until then. What is not in `changed` is in the image, at whichever
-entry that has arrived. So single rows are loaded from it when they are asked for, and may be forgotten again.
+A change is made here first. It is durable when the log has its entry (`durable`). Later the image has it, too
+(`imaged`); until then the row stays in `changed`. A row that is not in `changed` is read from the image, and may
+be in a cache.
 
-Used by one thread. Knows no clock, no disk, and nothing of what rows mean.
+Used by one thread. Does not depend on a clock, a disk, or the meaning of rows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .tables import CHUNK, ENTRY, PAST, SMALL_TABLES, TABLES, Row
 
 _ENTRIES_SWEPT_FROM: Final = 10_000
 
-#: How one change is taken back: table, both parts of the key, what `changed` had before, and what the cache of
-#: inodes or names had.
+#: What undoes one change: the table, both parts of the key, the former value in `changed`, and the former value in
+#: the cache of inodes or names.
 Undo = tuple[int, Any, Any, tuple[int, Row | None] | None, Any]
 
 _KEYS = [len(table.keys) for table in TABLES]
@@ -29,35 +29,40 @@ _IS_SMALL = [table.is_small for table in TABLES]
 
 
 class ChangedRows:
-    """All rows. `number` is the entry that is being made; `ops` its changes so far, as the log takes them."""
+    """All rows, those of the image and those that changed since.
+
+    `number` is the entry under construction. `ops` has its changes so far, in the form that the log stores.
+    Other classes change rows only through `put`, `delete` and `take_back`.
+    """
 
     def __init__(self, image: Image, number: int, *, rows_max: int) -> None:
-        """`number` is the last entry that the image has; all that comes after it is to be told by `put`.
+        """`number` is the last entry that the image has. The caller passes all later changes to `put`.
 
-        About `rows_max` rows that the image has are kept of each kind.
+        Each cache keeps about `rows_max` rows of the image.
         """
         self.image = image
         self.number = number + 1
         self.durable = self._imaged = number
-        #: The last entry that is not durable and of which something was looked at, since somebody set this to 0.
+        #: The last entry that is not durable and of which a row was read. A caller that wants to know sets it to 0
+        #: first.
         self.ahead = 0
-        #: How often entries were undone.
+        #: Number of calls of `unseal`.
         self.undone = 0
         self.changed: list[dict[Any, Any]] = [{} for _ in TABLES]
         self.ops: list[tuple[int, Row]] = []
         self.undo: list[Undo] = []
-        #: The changes of entries that the image is not known to have: their numbers and what they touched.
+        #: Closed entries that the image may lack: their numbers and the changes that undo them.
         self._waiting: deque[tuple[int, list[Undo]]] = deque()
-        #: How many changes those are.
+        #: Number of changes in `_waiting`.
         self.rows_waiting = 0
         self.groups: Generations[tuple[int, Any], list[Row]] = Generations(rows_max, lambda rows: len(rows) + 1)
         self.single: Generations[tuple[int, Any], Row | None] = Generations(rows_max)
         self.small: list[dict[Any, Row]] = [{} for _ in TABLES]
-        #: Where `changed` may have entries of an inode: table, parent, the rest of the key.
+        #: By inode, the keys in `changed` at which an entry may name it: table, parent, the rest of the key.
         self._entries_of: dict[InodeId, set[tuple[int, InodeId, Any]]] = {}
 
     def load(self) -> None:
-        """Read what is always in memory, anew, and forget all else. Nothing has changed that the image lacks."""
+        """Read the small tables again and clear all caches. The image must have every change."""
         assert not any(self.changed), "rows that the image lacks would be forgotten"
         self.groups.clear()
         self.single.clear()
@@ -69,7 +74,7 @@ class ChangedRows:
     # -- changing ------------------------------------------------------------------------------------
 
     def put(self, table: int, row: Row, cached: Any = UNKNOWN) -> None:
-        """Replace or add a row. `cached` is what the cache of inodes or names had before, if it had anything."""
+        """Replace or add a row. `cached` is the former value in the cache of inodes or names, if there was one."""
         keys = _KEYS[table]
         self.ops.append((table, row))
         if keys == 1:
@@ -80,7 +85,7 @@ class ChangedRows:
             self.small[table][row[0] if keys == 1 else row[:2]] = row
 
     def delete(self, table: int, first: Any, second: Any = None, cached: Any = UNKNOWN) -> None:
-        """Delete the row of a key, whether there is one or not. `second` is a tuple where the key has three."""
+        """Delete the row of a key, if there is one. `second` is a tuple if the key has three parts."""
         keys = _KEYS[table]
         key: Row
         if keys == 1:
@@ -114,11 +119,11 @@ class ChangedRows:
             self.groups.forget((table, first))
 
     def mark(self) -> tuple[int, int]:
-        """Return a place to which `take_back` may go back."""
+        """Return the present point, for `take_back`."""
         return len(self.undo), len(self.ops)
 
     def take_back(self, mark: tuple[int, int] = (0, 0)) -> None:
-        """Undo what the entry under construction has changed since a mark, the newest first."""
+        """Undo the changes that were made since a mark in the entry under construction, newest first."""
         undone, ops = mark
         del self.ops[ops:]
         for change in reversed(self.undo[undone:]):
@@ -128,7 +133,7 @@ class ChangedRows:
     def _restore(self, change: Undo) -> None:
         table, first, second, before, cached = change
         if before is not None and before[0] <= self._imaged:
-            # The image has it by now.
+            # By now the image has the former row.
             before = None
         rows = self.changed[table]
         if second is not None:
@@ -146,7 +151,7 @@ class ChangedRows:
         self._forget(table, first, second, cached)
 
     def _forget(self, table: int, first: Any, second: Any, cached: Any) -> None:
-        """A row is what it was before: set right whatever is kept of it."""
+        """Correct the caches after a row was restored."""
         if TABLES[table].is_small:
             key = first if second is None else (first, second)
             row = self.row(table, first, second)
@@ -161,7 +166,7 @@ class ChangedRows:
     # -- entries -------------------------------------------------------------------------------------
 
     def seal(self) -> list[tuple[int, Row]]:
-        """Close the entry under construction; return its changes. The next one begins."""
+        """Close the entry under construction, begin the next one, and return the changes of the closed one."""
         ops, self.ops = self.ops, []
         self._waiting.append((self.number, self.undo))
         self.rows_waiting += len(self.undo)
@@ -170,7 +175,7 @@ class ChangedRows:
         return ops
 
     def unseal(self, number: int) -> None:
-        """Undo all entries from `number` on, none of which is durable, and what is under construction."""
+        """Undo all entries from `number` on, and the one under construction. None of them may be durable."""
         self.undone += 1
         self.take_back()
         while self._waiting and self._waiting[-1][0] >= number:
@@ -182,23 +187,23 @@ class ChangedRows:
 
     @property
     def last(self) -> int:
-        """Return the last entry that has changed anything, whether it is closed yet or not."""
+        """The last entry that has changes, closed or under construction."""
         return self.number if self.undo else self.number - 1
 
     @property
     def is_ahead(self) -> bool:
-        """Return whether anything has changed that is not durable."""
+        """Whether any change is not durable."""
         return self.number > self.durable + 1 or bool(self.undo)
 
     @property
     def changes_waiting(self) -> int:
-        """Return how many entries the image is not known to have."""
+        """Number of closed entries that the image may lack."""
         return len(self._waiting)
 
     def imaged(self, number: int, changes_max: int | None = None) -> bool:
-        """The image has all entries up to `number`: their rows need not be kept. Return whether more is to do.
+        """Drop the rows of entries up to `number`, which the image has by now.
 
-        At most about `changes_max` changes at once: call it again then.
+        Stops after about `changes_max` changes and returns True; then call it again.
         """
         self._imaged = max(self._imaged, number)
         done = 0
@@ -228,7 +233,7 @@ class ChangedRows:
         return False
 
     def _sweep_entries(self) -> None:
-        """Forget where entries were that the image has by now."""
+        """Remove keys from `_entries_of` that are no longer in `changed`."""
         kept: dict[InodeId, set[tuple[int, InodeId, Any]]] = {}
         for table in (ENTRY, ENTRY + PAST):
             for (parent, *rest), row in self.changed_in(table):
@@ -240,7 +245,7 @@ class ChangedRows:
     # -- reading -------------------------------------------------------------------------------------
 
     def row(self, table: int, first: Any, second: Any = None) -> Row | None:
-        """Return the row of a key."""
+        """Return the row of a key, None if there is none."""
         rows = self.changed[table]
         if second is not None:
             rows, key = rows.get(first, NOTHING), second
@@ -258,7 +263,7 @@ class ChangedRows:
         return self.image.one(TABLES[table], first, *second)
 
     def cached_row(self, table: int, first: Any) -> Row | None:
-        """The same of a table whose key has one part, by way of the cache."""
+        """Return the row of a one-part key, from the cache if it is there."""
         found = self.changed[table].get(first)
         if found is not None:
             if found[0] > self.durable:
@@ -271,17 +276,17 @@ class ChangedRows:
         return row  # type: ignore[return-value]
 
     def small_row(self, table: int, first: Any, second: Any = None) -> Row | None:
-        """The same of a table that is in memory as a whole."""
+        """Return the row of a key in a table that is always in memory."""
         self._look_ahead_at(table, first, second)
         return self.small[table].get(first if second is None else (first, second))
 
     def small_rows(self, table: int) -> Iterable[Row]:
-        """Return all rows of a table that is in memory as a whole, in no order."""
+        """Return all rows of a table that is always in memory, in no particular order."""
         self.look_at_all(table)
         return self.small[table].values()
 
     def _look_ahead_at(self, table: int, first: Any, second: Any) -> None:
-        """Note it if the row of a key has a change that is not durable."""
+        """Raise `ahead` if the last change of a row is not durable."""
         if self.number > self.durable + 1 or self.undo:
             rows = self.changed[table]
             found = rows.get(first) if second is None else rows.get(first, NOTHING).get(second)
@@ -289,17 +294,17 @@ class ChangedRows:
                 self.ahead = max(self.ahead, found[0])
 
     def look_at_all(self, table: int) -> None:
-        """Note it if any row of a table may have a change that is not durable."""
+        """Raise `ahead` if a table may have a change that is not durable."""
         if self.changed[table] and self.is_ahead:
             self.ahead = self.last
 
     def is_settled(self, table: int, first: Any) -> bool:
-        """Return whether the last change of a row, whose key has one part, is durable."""
+        """Return whether the last change of the row of a one-part key is durable."""
         found = self.changed[table].get(first)
         return found is None or found[0] <= self.durable
 
     def group(self, table: int, first: Any) -> list[Row]:
-        """Return the rows of a small group, in the order of their keys."""
+        """Return the rows whose key begins with `first`, in the order of their keys. The group must be small."""
         changed = self.changed[table].get(first)
         if changed and self.is_ahead:
             self.ahead = self.last
@@ -313,7 +318,7 @@ class ChangedRows:
         return rows
 
     def changed_in(self, table: int) -> Iterator[tuple[tuple[Any, ...], Row | None]]:
-        """Return keys and rows of a nested table that the image may lack."""
+        """Yield the key and the row of each change to a nested table that the image may lack."""
         for first, inner in self.changed[table].items():
             for second, (_, row) in inner.items():
                 yield (first, *second) if isinstance(second, tuple) else (first, second), row
@@ -323,7 +328,7 @@ NOTHING: Final[dict[Any, Any]] = {}
 
 
 def _merged(rows: list[Row], changed: dict[Any, tuple[int, Row | None]], keys: int) -> list[Row]:
-    """Return the rows of a group with those that changed, in the order of their keys."""
+    """Return the rows of a group after its changes, in the order of their keys."""
     found = {row[1] if keys == 2 else row[1:3]: row for row in rows}
     for second, (_, row) in changed.items():
         if row is None:

@@ -28,9 +28,9 @@ CheckProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Restored:
-    """The outcome of a restore: the epoch that the store has now, and where the former one lies, if any.
+    """The outcome of a restore: the new epoch of the store, and the path of the former store, if there was one.
 
-    `replayed` is how many commits made after the backup were taken from the log that was there.
+    `replayed` is the number of commits after the backup that were taken from the log.
     """
 
     epoch: int
@@ -144,7 +144,7 @@ class Engine(ABC):
         replace: bool,
         with_log: bool = False,
     ) -> Restored:
-        """Make the store of a directory what a backup was, or, `with_log`, what the log there makes of that.
+        """Replace the store of a directory by a backup. `with_log` also applies the later changes from its log.
 
         Raises StartupError.
         """

@@ -1,7 +1,7 @@
-"""Group commit: changes are made at once, and share an entry of the log with all that come while one is written.
+"""Group commit: changes that come while an entry of the log is written share the next entry.
 
-Owned by the event loop. What writes the entries is given (`Run`): a thread in the service. Whoever has changed
-something, or has seen what is not durable yet, is told when it is. Knows no request.
+A change is made in memory at once, and its caller is told when it is durable. So is a caller that has read a
+change that is not durable. Owned by the event loop. `Run` writes the entries: a thread in the service.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from .store import Metadata, MetadataFault, MetadataFull
 from .transaction import Transaction
 
 commit_queue_max: Final = 10_000
-# For so many turns of the event loop an entry waits for changes that come in a burst.
+# Maximum number of turns of the event loop for which an entry waits for more changes of a burst.
 commit_turns_max: Final = 16
-# Rows that have changed and that the image lacks are in memory: some 250 bytes each.
+# Maximum number of changed rows that the image lacks. They are in memory, some 250 bytes each.
 rows_waiting_max: Final = 1_000_000
-# So often the one that commits does what is due beside: see `Metadata.tend`.
+# Interval of `Metadata.tend`.
 metadata_tend_interval_s: Final = 0.25
 
 
 T = TypeVar("T")
-#: Told that what was waited for is durable (None), or why it is not.
+#: Called with None when the awaited entry is durable, otherwise with the reason why it is not.
 Settled = Callable[[ServiceUnready | None], None]
 
 
@@ -41,19 +41,20 @@ class Commit(Protocol):
 
 
 class Run(Protocol):
-    """Does what blocks, elsewhere, and reports the outcome on the event loop; in order, one at a time."""
+    """Runs blocking work outside the event loop, one piece at a time, in order. Calls `done` on the event loop."""
 
     def __call__(self, work: Callable[[], None], done: Callable[[BaseException | None], None], /) -> None: ...
 
     def close(self) -> None:
-        """Return when all is done."""
+        """Wait for the work that was given so far, and stop."""
 
 
 class GroupCommit:
-    """Changes and those who wait for them. When the store has failed it calls `on_fatal`, once: stop then.
+    """Makes changes, has entries written, and tells waiting callers when their entry is durable.
 
-    While the disk has no room, each entry is tried and its requests are refused; `on_room` is told when that
-    begins (False) and when it ends (True).
+    If the store fails, it calls `on_fatal` once; the process must stop then. While the disk is full, each entry is
+    tried and its requests are refused. `on_room` is called with False when that begins and with True when it ends.
+    Used by the operations, through `Commit`.
     """
 
     def __init__(
@@ -68,9 +69,9 @@ class GroupCommit:
         clock: Callable[[], float] = time.monotonic,
         on_taken: Callable[[float], object] = lambda seconds: None,
     ) -> None:
-        """`soon` calls something on the event loop once all that is ready has had its turn.
+        """`soon` schedules a callback on the event loop, after all callbacks that are ready.
 
-        `on_taken` is told how many seconds each entry took to be written, its sync included.
+        `on_taken` is called with the seconds that each entry took to be written and synced.
         """
         self._metadata = metadata
         self._rows = metadata.rows
@@ -81,18 +82,19 @@ class GroupCommit:
         self._queue_max = queue_max
         self._clock = clock
         self._on_taken = on_taken
-        #: Those who wait for an entry, by its number; who has only looked may wait for an earlier one than others.
+        #: Callbacks by the number of the entry that they wait for. A caller that only reads may wait for an
+        #: earlier entry than callers before it.
         self._waiting: dict[int, list[Settled]] = {}
-        #: How many wait.
+        #: Number of callers that wait for an entry.
         self.waiting = 0
         self._is_closed = self._has_failed = False
         self._is_writing = False
         self._is_due = False
-        #: How many changes there were in the last turn of the loop, and how many turns a burst has lasted.
+        #: `requests` as it was in the last turn of the loop, and the number of turns that the burst has lasted.
         self._requests_seen = 0
         self._turns = 0
         self._had_room = True
-        #: Entries made and changes they carried, for metrics and benchmarks.
+        #: Number of entries written and of changes made, for metrics and benchmarks.
         self.commits = 0
         self.requests = 0
         metadata.on_durable = self._durable
@@ -100,14 +102,14 @@ class GroupCommit:
 
     @property
     def behind(self) -> int:
-        """Return how many changed rows the image lacks."""
+        """Number of changed rows that the image lacks."""
         return self._rows.rows_waiting
 
     def submit(self, change: Callable[[Transaction], T], settled: Settled, *, in_any_case: bool = False) -> T:
-        """Make a change now and return its answer, which may be told once `settled` was called with None.
+        """Make a change now and return its answer. Send the answer only after `settled` was called with None.
 
-        Raises what the change raises, Overloaded when too many wait already, unless `in_any_case`, and
-        ServiceUnready when no commit is possible any more; then `settled` is not called.
+        Raises what the change raises; Overloaded if too many callers wait, unless `in_any_case`; ServiceUnready if
+        no commit is possible any more. If this raises, `settled` is not called.
         """
         if self._is_closed:
             raise stopping()
@@ -130,7 +132,7 @@ class GroupCommit:
         return answer
 
     def wait_for(self, number: int, settled: Settled) -> None:
-        """Have `settled` called when an entry is durable, or is not to be; at once when it is durable."""
+        """Call `settled` when an entry is durable or was undone; immediately if it is durable already."""
         if number <= self._rows.durable:
             settled(None)
             return
@@ -141,7 +143,7 @@ class GroupCommit:
             self._soon(self._begin)
 
     def close(self) -> None:
-        """Make durable all that was changed, and take nothing more."""
+        """Make all changes durable, and refuse further ones."""
         self._is_closed = True
         self._run.close()
         if self._metadata.rows.is_ahead:
@@ -153,14 +155,14 @@ class GroupCommit:
                 self._fail(fault)
 
     def tend(self, *, idle: bool) -> None:
-        """Do what is due beside the commits, to be called every `metadata_tend_interval_s`."""
+        """Run `Metadata.tend`. Call it every `metadata_tend_interval_s`."""
         try:
             self._metadata.tend(idle=idle)
         except MetadataFault as fault:
             self._fail(fault)
 
     def _begin(self) -> None:
-        """Write once a turn of the loop has brought no further change: those of one burst share an entry."""
+        """Write an entry once a turn of the loop brings no further change, so that a burst shares one."""
         if self.requests != self._requests_seen and self._turns < commit_turns_max:
             self._requests_seen = self.requests
             self._turns += 1
@@ -205,7 +207,7 @@ class GroupCommit:
     def _settle(self, waiting: Iterable[Settled], outcome: Callable[[], ServiceUnready | None]) -> None:
         for settled in waiting:
             self.waiting -= 1
-            # An error of its own for each: where one is raised again and again its traceback grows.
+            # A new error for each caller: the traceback of one that is raised repeatedly grows.
             settled(outcome())
 
     def _settle_all(self, outcome: Callable[[], ServiceUnready]) -> None:
@@ -230,10 +232,10 @@ class GroupCommit:
 
 
 class WriterThread:
-    """A thread that writes entries; the loop hears of each on the loop."""
+    """A `Run` with one thread."""
 
     def __init__(self, hand_over: Callable[[Callable[[], None]], object]) -> None:
-        """`hand_over` has something called on the event loop, from this thread."""
+        """`hand_over` schedules a callback on the event loop from another thread."""
         self._hand_over = hand_over
         self._work: SimpleQueue[tuple[Callable[[], None], Callable[[BaseException | None], None]] | None] = (
             SimpleQueue()
@@ -260,7 +262,7 @@ class WriterThread:
 
 
 def run_now(metadata: Metadata, request: Callable[[Transaction], T]) -> T:
-    """Commit one request by itself and give its answer, or raise the error that undid it."""
+    """Commit one request by itself and return its answer. Raises what the request raises."""
     outcome = metadata.commit([request])[0]
     if outcome.error is not None:
         raise outcome.error
@@ -280,5 +282,5 @@ def _no_room_in_journal(why: str) -> ServiceUnready:
 
 
 def stopping() -> ServiceUnready:
-    """Return the answer to every request when no commit is possible any more."""
+    """Return the error for all requests after which no commit is possible."""
     return ServiceUnready("the coordinator is stopping and commits no more; ask again when it is back")

@@ -1,4 +1,4 @@
-"""The ports behind which the image lies: it is read here, and written by this thread or a process beside it."""
+"""The ports through which the metadata reads the image and has it written."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from .tables import Row, Table
 
 
 class Image(Protocol):
-    """The rows on the disk, at some entry that is not before the last one that `Rows.imaged` was told of."""
+    """Reads rows of the image, which has at least the entries that `Rows.imaged` was called with."""
 
     def one(self, table: Table, *key: Any) -> Row | None:
-        """Return the row of a key."""
+        """Return the row of a key, None if there is none."""
 
     def group(self, table: Table, first: Any) -> list[Row]:
         """Return the rows whose key begins with `first`, in the order of their keys."""
 
     def after(self, table: Table, first: Any, second: Any, limit: int) -> list[Row]:
-        """Return up to `limit` rows of a group, those after the second part of a key, in order."""
+        """Return up to `limit` rows whose key begins with `first` and goes on above `second`, in order."""
 
     def all(self, table: Table, after: Any, limit: int) -> list[Row]:
-        """Return up to `limit` rows of a table, those whose first part of the key follows `after`, in order."""
+        """Return up to `limit` rows of a table whose key begins with a value above `after`, in order."""
 
     def query(self, statement: str, *values: Any) -> list[Row]:
-        """Return what a statement of SQL gives."""
+        """Return the rows that an SQL statement selects."""
 
     def close(self) -> None: ...
 
 
 class ImageKeeper(ABC):
-    """Brings entries that are durable to the image. Used by the thread that owns the metadata."""
+    """Applies durable entries to the image. Used by the thread that owns the metadata."""
 
-    #: Why the image can no longer be written or trusted, if so.
+    #: The error because of which the image can no longer be written or trusted, if there is one.
     fault: BaseException | None = None
 
     @abstractmethod
     def begin(self, imaged: Callable[[int], None]) -> None:
-        """Say from now on to `imaged`, in the owner's thread, up to which entry the image has all."""
+        """Call `imaged` from now on with the last entry that the image has, in the owner's thread."""
 
     @abstractmethod
     def durable(self, number: int, chain: int, content: Content) -> None:
-        """An entry is in the log."""
+        """Take an entry that is in the log, to be applied."""
 
     @abstractmethod
     def catch_up(self) -> None:
-        """Return when the image has all entries that are durable. Raises the fault."""
+        """Wait until the image has all durable entries. Raises the fault."""
 
     @abstractmethod
     def imaged(self) -> Any:
@@ -57,25 +57,31 @@ class ImageKeeper(ABC):
 
     @abstractmethod
     def tend(self, *, idle: bool) -> int | None:
-        """Do what is due; return up to which entry the image is synced, if that is new. Raises the fault."""
+        """Do periodic work. Return the last entry up to which the image is synced, if that has changed.
+
+        Raises the fault.
+        """
 
     @abstractmethod
     def scrub(self, pages: int) -> Exception | None:
-        """Verify the next so many pages; return what is wrong."""
+        """Compare the next pages with their checksums. Return the error if one of them is damaged."""
 
     @abstractmethod
     def apply_statements(
         self, content: bytes, journal_number: int, chunks: set[ChunkId], tables: set[str]
     ) -> None:
-        """Apply an entry of the release before to the image, after all that is durable; note what it touched."""
+        """Apply an entry of the previous release to the image, after all durable entries.
+
+        Adds the chunks and tables that it changes to `chunks` and `tables`.
+        """
 
     @abstractmethod
     def is_fault(self, error: Exception) -> bool:
-        """Return whether an error says that the image cannot be read, rather than something of a request."""
+        """Return whether an error means that the image cannot be read. Other errors are those of a request."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Catch up, unless the image has failed or there is no room: the log has it all."""
+        """Catch up. Does nothing if the image has failed or the disk is full, since the log has all entries."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -13,10 +13,10 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 
 InodeId = int
 
-#: The root directory: it has an inode and no entry. All other inodes are numbers of an epoch from 1 on.
+#: The inode of the root directory, which has no entry. All other inode numbers contain an epoch of 1 or more.
 ROOT: InodeId = 1
 ROOT_GROUP = "supergroup"
-#: As in HDFS: only superusers make something in the root.
+#: As in HDFS, only superusers may create names in the root.
 ROOT_PERMISSION = 0o755
 
 
@@ -158,12 +158,12 @@ class RenameMode(Enum):
 
 
 class Inode(msgspec.Struct, frozen=True, gc=False):
-    """Directories have zeros for length, block_bytes, replication and accessed_ms.
+    """A file or directory. Directories have zeros for length, block_bytes, replication and accessed_ms.
 
-    `acl` are the entries that go beyond the permission, empty for none: see `namespace.acl_rules`. `attributes_tx`
-    is the transaction that changed the extended attributes last; 0 while there are none. `from_tx` is the one that
-    made this row what it is, as far as snapshots tell the difference. A million of them are in memory, so the
-    garbage collector does not look at them: all fields are numbers, texts and an enumeration.
+    `acl` has the ACL entries beyond the permission, empty for none: see `namespace.acl_rules`. `attributes_tx` is
+    the last transaction that changed the extended attributes; 0 if there are none. `from_tx` is the transaction
+    from which this row is valid, as far as snapshots need it. A million inodes may be in memory, so the garbage
+    collector does not track them (`gc=False`): all fields are numbers, texts and an enumeration.
     """
 
     inode: InodeId

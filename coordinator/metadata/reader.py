@@ -1,7 +1,7 @@
-"""Reads the metadata: what is valid now, or what a snapshot shows.
+"""Reads the metadata: the current state, or the state in a snapshot.
 
-Nothing waits: rows that are not in memory are loaded from the image. `Rows.ahead` tells up to which entry
-something was read that is not durable yet; whoever answers waits for it.
+Reads do not wait. A row that is not in memory is loaded from the image. `Rows.ahead` is the last entry that was
+read and is not durable; an answer must wait until it is.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ from .tables import (
 )
 from .token_records import TokenRecords, read_token_records
 
-#: Values of `floor_held` in the table of single values; 0 is for not held. The second also says that commits are
-#: missing, and that nobody has accepted that yet: an earlier version takes it for the first.
+#: Values of `floor_held` in the table `meta`; 0 means that the floor is not held. The second value also means that
+#: commits are missing and that no operator has accepted that. Earlier versions treat it like the first.
 GC_FLOOR_HELD: Final = 1
 GC_FLOOR_HELD_FOR_LOST_COMMITS: Final = 2
 
 
 class Reader:
-    """Reads what is valid now."""
+    """Reads the current state. Used by the thread that owns the metadata."""
 
-    #: The inode at which paths begin.
+    #: The directory at which paths begin.
     root: InodeId = ROOT
 
     def __init__(self, rows: Rows) -> None:
@@ -75,18 +75,19 @@ class Reader:
         self._discarded: list[InodeId] = []
 
     def view(self) -> AbstractContextManager[None]:
-        """Within it all reads see one state: nothing else runs before whoever reads waits for something."""
+        """Return a context in which all reads see one state. Inside, the caller must not await anything."""
         return _VIEW
 
     def at(self, at_tx: int, root: InodeId) -> Reader:
-        """A reader of what a snapshot shows below its directory, in which paths begin at `root`."""
+        """Return a reader of the state after transaction `at_tx`, in which paths begin at `root`."""
         return PastReader(self._rows, at_tx, root)
 
     # -- names ---------------------------------------------------------------------------------------
 
     def follow(self, names: Sequence[str]) -> tuple[list[InodeId], Inode]:
-        """Follow names from the root, as far as they exist. Return the inodes passed, the root's first, and the
-        last one.
+        """Follow names from the root, as far as they exist.
+
+        Return the inode numbers on the way, beginning with the root, and the last inode.
         """
         passed = self._follow(names)
         last = self.inode(passed[-1])
@@ -97,22 +98,22 @@ class Reader:
         return self._rows.follow(self.root, names)
 
     def pass_through(self, names: Sequence[str]) -> list[Inode]:
-        """Return the same inodes, with all that is to be known of each."""
+        """Follow names from the root, as far as they exist. Return the inodes on the way, with the root."""
         passed, last = self.follow(names)
         found = [self.inode(inode) for inode in passed[:-1]]
         return [*(inode for inode in found if inode is not None), last]
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
-        """Return the inode of an entry."""
+        """Return the inode number of a name in a directory, None if there is no such name."""
         return self._rows.child(parent, name)
 
     def child_inode(self, parent: InodeId, name: str) -> Inode | None:
-        """Return what an entry names."""
+        """Return the inode of a name in a directory, None if there is no such name."""
         child = self.child(parent, name)
         return None if child is None else self.inode(child)
 
     def origin(self, parent: InodeId, name: str) -> Origin | None:
-        """Return where an entry came from, if a rename put it there."""
+        """Return from where an entry was renamed, None if it was not."""
         row = self._rows.row(ENTRY, parent, name)
         return Origin(row[5], row[6]) if row is not None and row[5] is not None else None
 
@@ -123,17 +124,20 @@ class Reader:
         return bool(self.names_after(directory, "", 1))
 
     def names_after(self, directory: InodeId, after: str, limit: int) -> list[str]:
-        """Return names of a directory in byte order, those after `after` ("" for all)."""
+        """Return up to `limit` names of a directory that follow `after`, in byte order. Begin with ""."""
         return self._rows.names_after(directory, after, limit)
 
     def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
-        """Return entries in byte order of their names, those after the name `after` ("" for all)."""
+        """Return up to `limit` names of a directory that follow `after`, with their inodes, in byte order.
+
+        Begin with "".
+        """
         return self._rows.children(directory, after, limit)
 
     def entries(self, parent: InodeId, name: str, limit: int) -> list[tuple[InodeId, str, InodeId]]:
-        """Return up to `limit` names in any directory after (parent, name), as (parent, name, inode).
+        """Return up to `limit` entries of all directories that follow (parent, name), as (parent, name, inode).
 
-        Begin after (0, ""). What changes meanwhile may be among them or not.
+        Begin with (0, ""). Entries that change between two calls may be returned or not.
         """
         statement = (
             f"SELECT * FROM entry WHERE (parent, name) > (?, ?) AND to_tx = {LIVE} ORDER BY parent, name LIMIT ?"
@@ -153,7 +157,7 @@ class Reader:
         return [(row[0], row[1], row[4]) for _, row in sorted(found.items())[:limit]]
 
     def count_children(self, directory: InodeId, after: str, limit: int) -> int:
-        """Count the entries that follow the name `after`, about, and no further than `limit`."""
+        """Return about the number of entries that follow the name `after`, and at most `limit`."""
         names = self._rows.whole_directory(directory)
         if names is not None:
             return min(len(self._rows.names_after(directory, after, limit)), limit)
@@ -162,7 +166,7 @@ class Reader:
         return int(self._rows.image.query(statement, directory, after, limit)[0][0])
 
     def ancestors(self, inode: InodeId) -> list[tuple[InodeId, str]]:
-        """Return the entries that lead down to an inode, the root's first, as (parent, name)."""
+        """Return the path of an inode as entries (parent, name), beginning with the one in the root."""
         found: list[tuple[InodeId, str]] = []
         while place := self._rows.place(inode):
             found.append(place)
@@ -170,7 +174,7 @@ class Reader:
         return found[::-1]
 
     def is_in_tree(self, inode: InodeId) -> bool:
-        """Return whether a path leads to an inode: false in a deleted tree, and before it has a name."""
+        """Return whether an inode has a path. It has none in a deleted tree, and before it gets a name."""
         while inode != ROOT:
             place = self._rows.place(inode)
             if place is None:
@@ -179,11 +183,14 @@ class Reader:
         return True
 
     def attributes(self, inode: InodeId) -> dict[str, bytes]:
-        """The extended attributes of an inode by name, in order; its `attributes_tx` says if there are any."""
+        """Return the extended attributes of an inode, in order of their names.
+
+        `Inode.attributes_tx` tells without this call whether there are any.
+        """
         return {row[1]: row[4] for row in self._rows.group(ATTRIBUTE, inode)}
 
     def next_discarded(self) -> Discarded | None:
-        """Return one that waits to be reclaimed: the first of those that waited when that was last looked up."""
+        """Return an inode that waits to be reclaimed, about the lowest; None if none waits."""
         rows = self._rows.small[DISCARDED]
         while self._discarded and self._discarded[-1] not in rows:
             self._discarded.pop()
@@ -197,7 +204,7 @@ class Reader:
         return self._rows.group(REFERENCE, inode)
 
     def references(self, inode: InodeId) -> list[FileChunk]:
-        """The chunks of a file, in order."""
+        """Return the chunks of a file, in order."""
         return [FileChunk(row[4], self._version_of(row[4]), row[5]) for row in self._references(inode)]
 
     def _version_of(self, chunk: ChunkId) -> int:
@@ -206,21 +213,22 @@ class Reader:
         return int(row[1])
 
     def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
-        """Return up to `limit` chunks of a file with their positions, in order, after `position` (-1 for all)."""
+        """Return up to `limit` chunks of a file that follow `position`, with their positions. Begin with -1."""
         rows = [row for row in self._references(inode) if row[1] > position][:limit]
         return [(row[1], FileChunk(row[4], self._version_of(row[4]), row[5])) for row in rows]
 
     def reference_count(self, chunk: ChunkId) -> int:
-        """Return how many references there are to a chunk, those that only snapshots show included."""
+        """Return the number of references to a chunk, with those in snapshots alone."""
         row = self._rows.cached_row(CHUNK, chunk)
         return row[5] if row else 0
 
     def referrers(
         self, chunk: ChunkId, after: tuple[int, ...], limit: int
     ) -> tuple[list[InodeId], tuple[int, ...]]:
-        """Return the files that refer to a chunk, among the `limit` references that follow `after` (() for all).
+        """Search the `limit` references that follow `after` for files that refer to a chunk. Begin with ().
 
-        And where to go on; () when that was the last. Reads them through, for no index leads back from a chunk.
+        Return these files, and the `after` of the next call; () at the end. Each reference is read, since no index
+        leads from a chunk to its files.
         """
         begin = after or (-1, -1, -1)
         of = "FROM reference WHERE (inode, position, to_tx) > (?, ?, ?)"
@@ -246,16 +254,16 @@ class Reader:
         return chunk_record(row) if row else None
 
     def is_needed(self, chunk: ChunkId) -> bool:
-        """Return whether a chunk is kept, or part of a file, or was until a moment ago and may be again.
+        """Return whether a chunk is kept, is part of a file, or may become so again after a crash.
 
-        A chunk that is gone is garbage only when that is durable: otherwise a crash brings its file back.
+        A removed chunk is garbage only when its removal is durable: a crash before that restores its file.
         """
         if self.is_kept(chunk) or not self._rows.is_settled(CHUNK, chunk):
             return True
         return self._rows.cached_row(CHUNK, chunk) is not None or not self._rows.is_settled(KEPT_CHUNK, chunk)
 
     def chunks(self, after: ChunkId, limit: int) -> list[ChunkRecord]:
-        """Return up to `limit` chunks in order of their ids, those after `after` (0 for all)."""
+        """Return up to `limit` chunks with ids above `after`, in order of their ids. Begin with 0."""
         rows = self._rows.image.all(TABLES[CHUNK], after, limit)
         self._rows.look_at_all(CHUNK)
         found = {row[0]: row for row in rows}
@@ -271,26 +279,26 @@ class Reader:
         return [chunk_record(found[chunk]) for chunk in sorted(found)[:limit]]
 
     def floor(self) -> ChunkId:
-        """Datanodes may delete chunks below this number that the metadata does not know and nobody keeps."""
+        """Return the GC floor: datanodes may delete unknown chunks with ids below it that nobody keeps."""
         return int(self.meta("floor"))
 
     def is_kept(self, chunk: ChunkId) -> bool:
-        """Return whether somebody still needs a chunk that no file refers to: see `Transaction.keep_chunk`."""
+        """Return whether a chunk is kept although no file refers to it: see `Transaction.keep_chunk`."""
         return chunk in self._rows.small[KEPT_CHUNK]
 
     def gc_floor_held(self) -> bool:
-        """Return whether the floor stays where it is until it is released: see `Metadata.hold_gc_floor`."""
+        """Return whether the GC floor is held: see `Metadata.hold_gc_floor`."""
         return bool(self.meta("floor_held"))
 
     # -- all else ------------------------------------------------------------------------------------
 
     def answer(self, request: str) -> bytes | None:
-        """Return what `remember` was given for a request id."""
+        """Return the answer that `remember` stored for a request id, None if there is none."""
         row = self._rows.answers.find(request)
         return row[2] if row else None
 
     def lease(self, inode: InodeId) -> Lease | None:
-        """The last lease of a file, if what was begun with it has neither ended nor been overtaken."""
+        """Return the lease of a file, None if its writer has finished or the file has no lease."""
         row = self._rows.small_row(LEASE, inode)
         return Lease(*row[1:]) if row else None
 
@@ -298,11 +306,11 @@ class Reader:
         return self._rows.small_row(SNAPSHOT_DIRECTORY, directory) is not None
 
     def snapshot_directories(self) -> list[InodeId]:
-        """Return all that allow snapshots."""
+        """Return the directories that allow snapshots, in order of their inodes."""
         return sorted(row[0] for row in self._rows.small_rows(SNAPSHOT_DIRECTORY))
 
     def snapshots(self, directory: InodeId) -> list[Snapshot]:
-        """In order of their names."""
+        """Return the snapshots of a directory, in order of their names."""
         return [Snapshot(*row[1:]) for row in sorted(self._rows.small_rows(SNAPSHOT)) if row[0] == directory]
 
     def snapshot(self, directory: InodeId, name: str) -> Snapshot | None:
@@ -314,11 +322,11 @@ class Reader:
         return Quota(row[1], row[2], NamespaceUsage(row[3], row[4])) if row else None
 
     def quota_directories(self) -> KeysView[InodeId]:
-        """Return all that have a quota."""
+        """Return the directories that have a quota."""
         return self._rows.small[QUOTA].keys()
 
     def tree_usage(self, top: InodeId) -> NamespaceUsage:
-        """Return what a tree holds now, its top included. Reads all of it."""
+        """Count the names and bytes of a tree, with its top. Reads the whole tree."""
         names, space = 0, 0
         unread = [top]
         while unread:
@@ -334,52 +342,55 @@ class Reader:
         return NamespaceUsage(names, space)
 
     def run(self, directory: InodeId) -> RecordedRun | None:
-        """The latest run of a directory, if it ever had one."""
+        """Return the latest run of a directory, None if it never had one."""
         row = self._rows.small_row(RUN, directory)
         return RecordedRun(*row[1:]) if row else None
 
     def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, RecordedRun]]:
-        """Return directories with a run in order of their inodes, those after `after` (0 for all)."""
+        """Return up to `limit` directories above inode `after` that have a run, in order. Begin with 0."""
         rows = sorted(row for row in self._rows.small_rows(RUN) if row[0] > after)[:limit]
         return [(row[0], RecordedRun(*row[1:])) for row in rows]
 
     def supervised_queries(self) -> list[QueryRecord]:
-        """In order of their names."""
+        """Return all supervised queries, in order of their names."""
         standbys = {row[0] for row in self._rows.small_rows(SUPERVISED_STANDBY)}
         return [query_record(row, row[0] in standbys) for row in sorted(self._rows.small_rows(SUPERVISED_QUERY))]
 
     def decisions(self) -> dict[NodeId, AdminDecision]:
-        """About the datanodes that are not in service, over ones included."""
+        """Return the decisions about datanodes that are not in service, with those that have expired."""
         return {row[0]: AdminDecision(Mode(row[1]), row[2]) for row in self._rows.small_rows(DATANODE)}
 
     def enrolments(self) -> dict[NodeId, Enrolment]:
-        """The credentials of datanodes, revoked ones included."""
+        """Return the credentials of datanodes, with revoked ones."""
         return {row[0]: Enrolment(*row[1:]) for row in self._rows.small_rows(CREDENTIAL)}
 
     def token_records(self) -> TokenRecords:
-        """All keys, tokens and OAuth2 clients."""
+        """Return all keys, tokens and OAuth2 clients."""
         return read_token_records(lambda table: sorted(self._rows.small_rows(table), key=lambda row: row[0]))
 
     def last_tx(self) -> int:
-        """The number of the last transaction that has changed something."""
+        """Return the number of the last transaction that changed anything."""
         return int(self.meta("last_tx"))
 
     def lacks_commits(self) -> bool:
-        """Return whether commits are known to be missing, which nobody has accepted yet."""
+        """Return whether commits are known to be missing and no operator has accepted that."""
         return bool(self.meta("floor_held") == GC_FLOOR_HELD_FOR_LOST_COMMITS)
 
     def meta(self, key: str) -> Any:
-        """A value of the table of single values."""
+        """Return a value of the table `meta`. The key must exist."""
         row = self._rows.small_row(META, key)
         assert row is not None, f"the metadata has no {key}"
         return row[1]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a reader holds nothing."""
 
 
 class PastReader(Reader):
-    """Reads the state as it was after a transaction; right only below a directory with a snapshot of then."""
+    """Reads the state after a past transaction.
+
+    Right only below a directory that has a snapshot, or a pin, of that transaction.
+    """
 
     def __init__(self, rows: Rows, at_tx: int, root: InodeId) -> None:
         super().__init__(rows)
@@ -389,9 +400,9 @@ class PastReader(Reader):
     def _valid(
         self, table: int, first: InodeId, second: Any = None, *, after: Any = None, limit: int = -1
     ) -> list[Row]:
-        """Return the rows of a group that were valid then, in the order of their keys.
+        """Return the rows of a group that were valid at `_at_tx`, in the order of their keys.
 
-        All of them, that of one key, or up to `limit` after one.
+        With `second`, return only the row of that key. With `after`, return up to `limit` rows behind that key.
         """
         shape, rows, at_tx = TABLES[table], self._rows, self._at_tx
         changed = (

@@ -1,4 +1,4 @@
-"""What rows say: chunks and supervised queries."""
+"""Converts rows to records: chunks and supervised queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tables import Row
 
 
 def chunk_record(row: Row) -> ChunkRecord:
-    """Return what a row of the table of chunks says."""
+    """Return the record of a row of the table of chunks."""
     return ChunkRecord(row[0], row[1], row[2], row[4], _hint(row[6]))
 
 

@@ -1,4 +1,4 @@
-"""Caches of rows: in two generations, and the names of a directory as far as they are known."""
+"""Caches: one in two generations, and one for the names of a directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class Unknown:
-    """The type of what is said where nothing is known, as opposed to None, which is for nothing there."""
+    """The type of UNKNOWN, for a key that is not in a cache. None is for a key that is known to have no row."""
 
     def __repr__(self) -> str:
         return "unknown"
@@ -23,12 +23,12 @@ UNKNOWN: Final = Unknown()
 
 
 class Generations(Generic[K, V]):
-    """A cache in two generations: what nobody asks for while the younger one fills up is forgotten."""
+    """A cache in two generations. Entries that are not used while the younger one fills up are dropped."""
 
     def __init__(self, weight_max: int, weigh: Callable[[V], int] = lambda value: 1) -> None:
         self._weight_max = max(weight_max // 2, 1)
         self._weigh = weigh
-        #: The younger generation. What is looked up in it alone counts as being asked for.
+        #: The younger generation. A caller that looks up in it alone sees only entries used lately.
         self.young: dict[K, V] = {}
         self._old: dict[K, V] = {}
         self._weight = 0
@@ -46,7 +46,7 @@ class Generations(Generic[K, V]):
         self.grow(self._weigh(value))
 
     def grow(self, weight: int) -> None:
-        """Count so much more for what is held."""
+        """Add to the weight, if a cached value has grown."""
         self._weight += weight
         if self._weight > self._weight_max:
             self._old, self.young, self._weight = self.young, {}, 0
@@ -65,9 +65,9 @@ class Generations(Generic[K, V]):
 
 
 class DirectoryNames:
-    """What is known of a directory's names: the inode of each, None for one that is known to be absent.
+    """The known names of a directory with their inodes; None for a name that is known to be absent.
 
-    With `is_whole` all of its names are there, and no others.
+    If `is_whole`, these are all names of the directory.
     """
 
     __slots__ = ("inodes", "is_large", "is_whole", "ordered")
@@ -75,9 +75,9 @@ class DirectoryNames:
     def __init__(self, *, is_whole: bool) -> None:
         self.inodes: dict[str, InodeId | None] = {}
         self.is_whole = is_whole
-        #: It was found to have more names than are loaded at once.
+        #: True if the directory has more names than are loaded at once.
         self.is_large = False
-        #: The names in byte order, once somebody has asked for them; only of a whole directory.
+        #: The names in byte order, after the first call of `in_order`. Only if `is_whole`.
         self.ordered: list[str] | None = None
 
     def set(self, name: str, inode: InodeId | None) -> None:

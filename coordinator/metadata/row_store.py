@@ -1,6 +1,6 @@
-"""Inodes and names over the rows that have changed and those of the image: a bounded cache, loaded as it is asked.
+"""The rows of the metadata, with a bounded cache of inodes and names that is loaded on demand.
 
-Used by one thread. Knows no clock and no disk.
+Used by one thread. Does not depend on a clock or a disk.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .model import ROOT, Inode, InodeId, InodeKind
 from .row_cache import UNKNOWN, DirectoryNames, Generations, Unknown
 from .tables import DIRECTORY_KIND, ENTRY, FILE_KIND, INODE, LIVE, PAST, REQUEST, TABLES, Row
 
-#: Roughly what an inode with its name takes in memory.
+#: About the memory that an inode takes with its name.
 BYTES_PER_NAME: Final = 700
-#: A directory of so many names is loaded as a whole when it is listed.
+#: Maximum number of names of a directory that is loaded as a whole when it is listed.
 whole_directory_names_max: Final = 20_000
 
 _KINDS = {FILE_KIND: InodeKind.FILE, DIRECTORY_KIND: InodeKind.DIRECTORY}
@@ -26,10 +26,14 @@ _KIND_NUMBERS = {kind: number for number, kind in _KINDS.items()}
 
 
 class Rows(ChangedRows):
-    """All rows, with inodes and names as they are asked for most."""
+    """All rows, with caches for inodes, names and places, which are read most.
+
+    `Reader` and `Transaction` use it. A cache never differs from the rows: each change of an inode or a name goes
+    through a method here that changes both, and so does undoing it.
+    """
 
     def __init__(self, image: Image, number: int, *, names_max: int) -> None:
-        """`number` is the last entry that the image has. Of names that the image has, `names_max` are kept."""
+        """`number` is the last entry that the image has. Each cache of names and inodes has about `names_max`."""
         super().__init__(image, number, rows_max=max(names_max // 4, 1000))
         self.inodes: Generations[InodeId, Inode | None] = Generations(names_max)
         self.names: Generations[InodeId, DirectoryNames] = Generations(
@@ -78,7 +82,7 @@ class Rows(ChangedRows):
             super()._forget(table, first, second, cached)
 
     def take_in(self, table: int, row: Row | None, first: Any, second: Any) -> None:
-        """Put or delete a row that a log, or a journal, has brought."""
+        """Put or delete a row that was read from the log or the journal."""
         if row is None:
             self.delete(table, first, second)
             if table == REQUEST:
@@ -104,7 +108,7 @@ class Rows(ChangedRows):
         return found
 
     def keep_inode(self, inode: Inode, *, is_new: bool = False) -> None:
-        """Put the row of an inode. What it was is known from `inodes`, or it is new."""
+        """Put the row of an inode. Unless `is_new`, its former state should be in `inodes`."""
         before = None if is_new else self.inodes.get(inode.inode)
         self.put(INODE, row_of(inode), before)
         self.inodes.put(inode.inode, inode)
@@ -117,7 +121,7 @@ class Rows(ChangedRows):
         self.names.forget(number)
 
     def follow(self, root: InodeId, names: Sequence[str]) -> list[InodeId]:
-        """Return the inodes on the way from one that is known, as far as the names exist."""
+        """Follow names from `root`, as far as they exist. Return the inode numbers on the way, with `root`."""
         passed = [root]
         parent = root
         young = self.names.young
@@ -136,7 +140,7 @@ class Rows(ChangedRows):
         return passed
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
-        """Return the inode of an entry."""
+        """Return the inode number of a name in a directory, None if there is no such name."""
         if self.number > self.durable + 1 or self.undo:
             self._look_ahead_at(ENTRY, parent, name)
         names = self.names_of(parent)
@@ -151,7 +155,7 @@ class Rows(ChangedRows):
         return found  # type: ignore[return-value]
 
     def names_of(self, directory: InodeId) -> DirectoryNames:
-        """Return what is known of a directory's names."""
+        """Return the cached names of a directory."""
         names = self.names.get(directory)
         if isinstance(names, Unknown):
             names = DirectoryNames(is_whole=False)
@@ -159,7 +163,7 @@ class Rows(ChangedRows):
         return names
 
     def add_name(self, row: Row) -> None:
-        """Put the row of an entry whose name is free."""
+        """Put the row of an entry. Its name must be free."""
         parent, name, inode = row[0], row[1], row[4]
         self.put(ENTRY, row, None)
         self.names_of(parent).set(name, inode)
@@ -172,7 +176,7 @@ class Rows(ChangedRows):
         self.places.put(inode, None)
 
     def place(self, inode: InodeId) -> tuple[InodeId, str] | None:
-        """Return the entry that names an inode now, as (parent, name)."""
+        """Return the entry of an inode as (parent, name), None if it has none."""
         found = self.places.get(inode)
         if isinstance(found, Unknown):
             rows = self.entry_versions(inode)
@@ -186,7 +190,7 @@ class Rows(ChangedRows):
         return found
 
     def entry_versions(self, inode: InodeId) -> list[Row]:
-        """Return all entries that name an inode, or did, in no order."""
+        """Return all entries of an inode, with retired ones, in no particular order."""
         found = {}
         for row in self.image.query("SELECT * FROM entry WHERE inode = ?", inode):
             table, second = (ENTRY, row[1]) if row[2] == LIVE else (ENTRY + PAST, row[1:3])
@@ -199,7 +203,7 @@ class Rows(ChangedRows):
         return list(found.values())
 
     def whole_directory(self, directory: InodeId, limit: int = whole_directory_names_max) -> DirectoryNames | None:
-        """Return all names of a directory; None if it has more than `limit` and is not known as a whole."""
+        """Return all names of a directory. None if it has more than `limit` and they are not in memory."""
         names = self.names_of(directory)
         if names.is_whole:
             return names
@@ -217,7 +221,7 @@ class Rows(ChangedRows):
         return whole
 
     def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
-        """Return up to `limit` entries of a directory after a name, in byte order, with what they name."""
+        """Return up to `limit` names of a directory that follow `after`, with their inodes, in byte order."""
         names = self.names_after(directory, after, limit)
         if not names:
             return []
@@ -234,7 +238,7 @@ class Rows(ChangedRows):
         return found
 
     def _load_inodes_below(self, directory: InodeId, after: str, last: str) -> None:
-        """Load the inodes of a page of a directory in one statement."""
+        """Load the inodes of a page of a directory with one SQL statement."""
         statement = (
             f"SELECT i.* FROM entry e CROSS JOIN inode i ON i.inode = e.inode AND i.to_tx = {LIVE}"
             f" WHERE e.parent = ? AND e.name > ? AND e.name <= ? AND e.to_tx = {LIVE}"
@@ -245,7 +249,7 @@ class Rows(ChangedRows):
                 self.inodes.put(row[0], inode_of(row))
 
     def names_after(self, directory: InodeId, after: str, limit: int) -> list[str]:
-        """Return up to `limit` names of a directory after one, in byte order."""
+        """Return up to `limit` names of a directory that follow `after`, in byte order."""
         changed = self.changed[ENTRY].get(directory)
         if changed and self.is_ahead:
             self.ahead = self.last
@@ -262,7 +266,7 @@ class Rows(ChangedRows):
                 known.inodes.setdefault(row[1], row[4])
         self.names.grow(len(rows))
         found = {row[1] for row in rows}
-        # Beyond the last row that was read, names of the image would be missing among those that changed.
+        # Leave out changed names beyond the last row that was read: names of the image between them were not read.
         end = rows[-1][1] if len(rows) == limit + gone else None
         for name, (_, row) in () if changed is None else changed.items():
             if row is None:
@@ -273,7 +277,7 @@ class Rows(ChangedRows):
 
 
 def inode_of(row: Row) -> Inode:
-    """Return what a row of the table of inodes says."""
+    """Return the inode of a row."""
     return Inode(
         *(row[0], _KINDS[row[3]], row[4], row[5], row[6], row[7], row[8], row[9], row[10], row[11]),
         *(row[13], row[14], row[2]),

@@ -1,4 +1,4 @@
-"""Finds which snapshots show which rows, and what goes with the last of them."""
+"""Finds the snapshots that show a row, keeps retired rows for them, and purges rows that no snapshot shows."""
 
 from __future__ import annotations
 
@@ -27,16 +27,20 @@ from .tables import (
     Row,
 )
 
-#: A moment later than all transactions and still within the rows that are valid now.
+#: Later than all transactions, but within the validity of live rows.
 _NOW = LIVE - 1
-#: Where the rows of all versioned tables that have them say for which snapshot they are kept.
+#: By table, the index of the column `kept_for` in a row.
 _KEPT_FOR = {"inode": 12, "entry": 7, "reference": 6, "attribute": 5}
 
 
 class SnapshotRows(Reader):
-    """The part of a transaction that is about snapshots."""
+    """The part of a transaction that is about snapshots.
 
-    #: The number of the request that is under way.
+    A live row that is superseded is deleted, unless a snapshot shows it. Then it is retired: kept for the youngest
+    such snapshot until that one goes.
+    """
+
+    #: The transaction number of the current request.
     tx: int
 
     def __init__(self, rows: Rows) -> None:
@@ -45,17 +49,17 @@ class SnapshotRows(Reader):
         self._places: dict[tuple[InodeId, InodeId, int], bool] = {}
 
     def forget_places(self) -> None:
-        """Forget the places of inodes, which are valid for one request only."""
+        """Clear the cache of inodes' places, which is valid for one request only."""
         self._places.clear()
 
     def forget_snapshots(self) -> None:
-        """After they were changed, or a change of them was taken back."""
+        """Clear the list of snapshots, because they changed or a change of them was undone."""
         self._taken = None
 
     # -- which there are -----------------------------------------------------------------------------
 
     def _snapshots_taken(self) -> list[tuple[int, InodeId]]:
-        """All snapshots, and pins, as (transaction, directory), in order."""
+        """Return all snapshots and pins as (transaction, directory), in order."""
         if self._taken is None:
             small = self._rows.small
             self._taken = sorted(
@@ -77,7 +81,7 @@ class SnapshotRows(Reader):
             self._rows.delete(SNAPSHOT_DIRECTORY, directory)
 
     def add_snapshot(self, directory: InodeId, name: str, now_ms: int) -> None:
-        """Add a snapshot of the directory as it is after this transaction. The name must be free."""
+        """Add a snapshot that shows the directory as it is after this transaction. The name must be free."""
         self._rows.put(SNAPSHOT, (directory, name, self.tx, now_ms))
         self.forget_snapshots()
 
@@ -88,7 +92,7 @@ class SnapshotRows(Reader):
         self._rows.put(SNAPSHOT, (directory, new_name, *snapshot[1:]))
 
     def remove_snapshot(self, directory: InodeId, name: str) -> None:
-        """Remove a snapshot; what only it shows is purged later."""
+        """Remove a snapshot. Rows that only it shows are purged later."""
         snapshot = self.snapshot(directory, name)
         assert snapshot is not None, f"directory {directory} has no snapshot {name}"
         self._rows.delete(SNAPSHOT, directory, name)
@@ -96,16 +100,16 @@ class SnapshotRows(Reader):
         self.forget_snapshots()
 
     def pin(self, directory: InodeId) -> int:
-        """Keep a directory readable as it is after this transaction, whose number is returned: see `at`.
+        """Keep a directory readable as it is after this transaction, until `unpin` or the next start.
 
-        A snapshot that nobody sees, which ends with `unpin` or at the next start.
+        Return the number of the transaction, for `at`. A pin is a snapshot that no client sees.
         """
         self._rows.put(PIN, (self.tx, directory))
         self.forget_snapshots()
         return self.tx
 
     def unpin(self, at_tx: int) -> None:
-        """Remove a pin; what only it showed is purged later."""
+        """Remove a pin. Rows that only it showed are purged later."""
         self._rows.delete(PIN, at_tx)
         self._rows.put(PURGE, (at_tx,))
         self.forget_snapshots()
@@ -113,9 +117,9 @@ class SnapshotRows(Reader):
     # -- what they show --------------------------------------------------------------------------------
 
     def shown_by(self, inode: InodeId, from_tx: int, to_tx: int | None) -> int | None:
-        """The youngest snapshot that shows what was valid of an inode in from_tx <= t < to_tx (None for now).
+        """Return the youngest snapshot that shows a row of an inode, valid in from_tx <= t < to_tx (None for now).
 
-        Each is asked where the inode was when it was taken, so that what was moved since counts where it was.
+        What counts is where the inode was when the snapshot was taken, not where it was moved since.
         """
         taken = self._snapshots_taken()
         before = bisect_left(taken, (self.tx if to_tx is None else to_tx, 0))
@@ -125,14 +129,14 @@ class SnapshotRows(Reader):
         return None
 
     def snapshotted_within(self, inode: InodeId) -> InodeId | None:
-        """Return a directory with snapshots that is, or lies below, an inode."""
+        """Return a directory with snapshots that is the inode or lies below it, None if there is none."""
         for directory in sorted({row[0] for row in self._rows.small_rows(SNAPSHOT)}):
             if self._lay_in(directory, inode, _NOW):
                 return directory  # type: ignore[no-any-return]
         return None
 
     def _lay_in(self, inode: InodeId, directory: InodeId, at_tx: int) -> bool:
-        """Return whether an inode was a directory or lay below it. If so, the entries between them exist."""
+        """Return whether an inode was the directory, or lay below it, at a transaction."""
         climbed = []
         found = None
         while found is None:
@@ -159,7 +163,7 @@ class SnapshotRows(Reader):
     # -- retiring --------------------------------------------------------------------------------------
 
     def supersede(self, table: int, row: Row, at_tx: int | None) -> None:
-        """Delete a live row, or retire it if a snapshot shows it. The caller deletes it from the live table."""
+        """Retire a row if a snapshot shows it. The caller deletes it from the table of live rows."""
         width = len(TABLES[table].keys)
         if not self.has_snapshots():
             return
@@ -175,9 +179,9 @@ class SnapshotRows(Reader):
         self._rows.put(table + PAST, tuple(retired))
 
     def kept_inode(self, inode: InodeId) -> int | None:
-        """Before an inode is changed: leave the old row behind if a snapshot shows it.
+        """Retire the row of an inode that is about to change, if a snapshot shows it.
 
-        Return the transaction from which the row that takes its place is valid; None where that stays as it was.
+        Return the transaction from which the new row is valid, None if that of the old row stays.
         """
         if not self.has_snapshots():
             return None
@@ -188,11 +192,14 @@ class SnapshotRows(Reader):
         kept_for = self.shown_by(inode, now.from_tx, self.tx)
         if kept_for is not None:
             self._retire(INODE, row_of(now), self.tx, kept_for)
-        # Even if none shows it, lest it be asked again at every change.
+        # Also if no snapshot shows the row, so that the next change of the inode need not search again.
         return self.tx
 
     def purge_retired(self, limit: int) -> tuple[list[ChunkRecord], bool]:
-        """Purge up to `limit` rows that no snapshot shows any more. What was freed, and whether there is more."""
+        """Purge up to `limit` rows that no snapshot shows any more.
+
+        Return the chunks that this freed, and whether there are more rows.
+        """
         freed: list[ChunkRecord] = []
         purge = self._rows.small[PURGE]
         if not purge:
@@ -207,7 +214,10 @@ class SnapshotRows(Reader):
         return freed, bool(purge)
 
     def _purge_table(self, table: int, gone_tx: int, limit: int, freed: list[ChunkRecord]) -> int:
-        """Rows that were kept for a snapshot that is gone stay for an older one, or go. How many there were."""
+        """Delete rows that were kept for a removed snapshot, unless an older one shows them.
+
+        Return the number of rows that were looked at.
+        """
         shape = TABLES[table + PAST]
         rows = self._kept_for(table, gone_tx, limit)
         width = len(shape.keys)
@@ -236,7 +246,7 @@ class SnapshotRows(Reader):
         return found[:limit]
 
     def unrefer(self, chunk: ChunkId) -> list[ChunkRecord]:
-        """One reference less; the chunk itself when that was the last."""
+        """Decrement the references of a chunk. Remove it with the last one, and return it then."""
         row = self._rows.cached_row(CHUNK, chunk)
         assert row is not None, f"chunk {chunk} is referred to and does not exist"
         if row[5] > 1:
@@ -248,18 +258,18 @@ class SnapshotRows(Reader):
     # -- what waits for a name -----------------------------------------------------------------------------
 
     def stage(self, inode: InodeId) -> None:
-        """Note an inode without a name that a later request is to name: at the next start it is discarded."""
+        """Record an inode that a later request will name. The next start discards it if that has not happened."""
         self._rows.put(STAGED, (inode,))
 
     def unstage(self, inode: InodeId) -> bool:
-        """Take back a note of `stage`; return whether there was one."""
+        """Remove the record that `stage` made. Return whether there was one."""
         is_there = inode in self._rows.small[STAGED]
         if is_there:
             self._rows.delete(STAGED, inode)
         return is_there
 
     def discard_unfinished(self) -> None:
-        """At a start: nobody is left who could name what is staged, or copies what is pinned."""
+        """Discard all staged inodes and remove all pins, at a start. The requests that made them have ended."""
         for inode in list(self._rows.small[STAGED]):
             self.discard(inode)
             self._rows.delete(STAGED, inode)

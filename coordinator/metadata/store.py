@@ -1,9 +1,9 @@
-"""The metadata that is open: changes are made in memory, made durable by the log, and brought to the image later.
+"""The open metadata. Changes are made in memory; the log makes them durable; the image gets them later.
 
-Owned by one thread, the event loop's. A request is carried out at once (`attempt`); what requests have changed
-becomes an entry (`seal`), which any thread makes durable (`write`); the owner hears of that (`written`). Whoever
-answers waits until what the answer depends on is durable. If there was no room, the entry and all that was done
-after it are undone (`refused`).
+Owned by one thread, that of the event loop. `attempt` carries a request out at once. `seal` closes the entry of
+all changes so far. `write` makes the entry durable, in any thread. Then the owner calls `written`; or, if there
+was no room, `refused`, which undoes the entry and all later changes. An answer waits until its changes, and all
+that it has read, are durable.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from .row_store import BYTES_PER_NAME, Rows
 from .tables import CHUNK, META, TABLES
 from .transaction import Transaction
 
-# So much of the log is kept beyond what the image has: a backup that is not older can be brought up to date by it.
+# Size of the log that is kept although the image has its entries: with it a recent backup can be brought up to
+# date.
 log_kept_bytes: Final = 64 * MIB
-# With less room on its disk a leader refuses changes before it appends them, for afterwards it could not.
+# With less room on its disk a leader refuses changes before it appends them to the journal. Afterwards it cannot.
 journal_disk_room_bytes_min: Final = 32 * MIB
 
 log = logging.getLogger("peacefs.coordinator")
@@ -58,7 +59,7 @@ class MetadataFull(Exception):
 
 
 class RequestOutcome(NamedTuple):
-    """The outcome of one request: its answer, or the reason why it changed nothing."""
+    """The outcome of one request: its answer, or the error with which it changed nothing."""
 
     answer: Any
     error: Exception | None
@@ -81,7 +82,11 @@ class Touched(NamedTuple):
 
 
 class Metadata:
-    """A store that is open; made by `sqlite.engine`, and in memory for simulations."""
+    """An open store. `sqlite.store` makes it, on files or in memory.
+
+    Entries become durable in the order of their numbers. After a fault every call raises MetadataFault, and the
+    process must end. Used by `GroupCommit`, by failover, and by commands.
+    """
 
     def __init__(
         self,
@@ -99,7 +104,7 @@ class Metadata:
         self._log = log
         self._keeper = keeper
         self._journal = journal
-        #: None where nothing lies beside the log.
+        #: None for a store in memory.
         self.witness: Witness | None = None
         self._directory = directory
         self._transaction = Transaction(self.rows)
@@ -107,22 +112,22 @@ class Metadata:
         self._sealed: deque[Sealed] = deque()
         self._writing = threading.Lock()
         self._fault: BaseException | None = None
-        #: Told the number of an entry when it is durable, and of a refusal with what was refused.
+        #: Called with the number of an entry when it is durable, and with the error when entries are undone.
         self.on_durable: Callable[[int], None] = lambda number: None
         self.on_refused: Callable[[MetadataFull], None] = lambda full: None
-        #: True if the last commit that had something to write found room on the disk.
+        #: False if the last entry that was written found no room on the disk.
         self.has_room = True
         self._is_following = self._is_closed = False
         self._told_digest = b""
         keeper.begin(self._imaged)
         self.cluster_id: str = self._reader.meta("cluster_id")
         self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
-        #: The number of the last commit that is durable, and the last epoch that was begun.
+        #: The last durable transaction, and the last epoch that was begun.
         self.tx_durable = self._transaction.tx
         self.epoch: int = self._reader.meta("epoch")
 
     def replay(self, entries: Iterable[LogEntry]) -> None:
-        """Take in entries of the log that the image lacks, at a start."""
+        """Apply entries of the log that the image lacks, at a start."""
         for number, chain, content in entries:
             change = decode_content(content)
             self._take_in(change)
@@ -150,7 +155,7 @@ class Metadata:
                     touched.tables.add(TABLES[table].name)
 
     def _found_changed(self) -> None:
-        """Others have changed the rows."""
+        """Read again what is kept here of the rows, because they were changed from the log or the journal."""
         self._transaction.reload()
         self.tx_durable = self._transaction.tx
         self.epoch = self._reader.meta("epoch")
@@ -159,9 +164,9 @@ class Metadata:
     # -- requests ------------------------------------------------------------------------------------
 
     def attempt(self, request: Callable[[Transaction], Any]) -> RequestOutcome:
-        """Carry a request out in memory. One that raises leaves no trace. Raises MetadataFault.
+        """Carry a request out in memory. If it raises, undo its changes. Raises MetadataFault.
 
-        What it answers may be told when entry `rows.number`, as it was then, is durable.
+        Its answer may be sent when entry `rows.number`, as it was during the call, is durable.
         """
         if self._fault is not None:
             self._refuse_after_fault()
@@ -181,7 +186,7 @@ class Metadata:
             return RequestOutcome(None, error)
 
     def seal(self) -> Sealed | None:
-        """Close the entry of what requests have changed; None where they have changed nothing."""
+        """Close the entry under construction and return it, None if it has no changes."""
         rows = self.rows
         if not rows.ops:
             return None
@@ -200,7 +205,7 @@ class Metadata:
         return sealed
 
     def write(self, sealed: Sealed) -> None:
-        """Make an entry durable, from any thread, in the order of their numbers.
+        """Make an entry durable. Call it from any thread, in the order of the entries' numbers.
 
         Raises MetadataFull, MetadataFault.
         """
@@ -210,13 +215,13 @@ class Metadata:
             if sealed.refusal is not None:
                 raise sealed.refusal
             if self._fault is not None:
-                # What a sync has failed to write, the next one passes over.
+                # After a failed sync the next one succeeds without the lost pages.
                 self._refuse_after_fault()
             try:
                 self._write(sealed)
             except (LogFull, JournalFull) as full:
                 if sealed.is_journaled and self._journal is not None and not self._is_following:
-                    # An entry of the journal is done, whether or not there is room for it here.
+                    # The journal has the entry, so it cannot be undone although there is no room here.
                     self._fault = full
                     raise MetadataFault(f"the metadata cannot be written: {full!r}") from full
                 where = (
@@ -247,7 +252,7 @@ class Metadata:
             self.witness.note(sealed.tx, sealed.epoch)
 
     def written(self, sealed: Sealed) -> None:
-        """An entry is durable."""
+        """Record that an entry is durable, and pass it to the image. Raises MetadataFault."""
         if sealed.number <= self.rows.durable:
             return
         assert self._sealed[0] is sealed, f"entry {sealed.number} is durable before {self._sealed[0].number}"
@@ -265,7 +270,7 @@ class Metadata:
             raise MetadataFault(f"the metadata cannot be kept: {error!r}") from error
 
     def refused(self, sealed: Sealed, full: MetadataFull) -> None:
-        """There was no room for an entry: it, and all that was done after it, is undone."""
+        """Undo an entry for which there was no room, and all later changes."""
         if sealed.number <= self.rows.durable or sealed.refusal is not None:
             return
         for undone in self._sealed:
@@ -279,7 +284,7 @@ class Metadata:
         self.on_refused(full)
 
     def flush(self) -> None:
-        """Make durable all that was changed, before this returns. Raises MetadataFull, MetadataFault."""
+        """Make all changes durable before returning. Raises MetadataFull, MetadataFault."""
         self.seal()
         while self._sealed:
             sealed = self._sealed[0]
@@ -291,10 +296,10 @@ class Metadata:
             self.written(sealed)
 
     def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[RequestOutcome]:
-        """Carry requests out, one after the other, and make durable what they did, in one entry.
+        """Carry requests out, one after the other, and make their changes durable in one entry.
 
-        Raises MetadataFull when the disk has no room for it; then none of them has left a trace. Raises
-        MetadataFault when the store failed otherwise; then nothing is known of any of them.
+        Raises MetadataFull if the disk has no room; then all of them are undone. Raises MetadataFault if the store
+        failed otherwise; then their changes may be durable.
         """
         self._refuse_after_fault()
         outcomes = [self.attempt(request) for request in requests]
@@ -320,10 +325,10 @@ class Metadata:
     # -- epochs --------------------------------------------------------------------------------------
 
     def begin_epoch(self, above: int = 0) -> int:
-        """Commit an epoch above the last one and above `above`; return it. Inode numbers begin with it.
+        """Commit an epoch above the last one and above `above`, and return it. Inode numbers begin with it.
 
-        If it is not the next one, somebody else has had those between, and numbers of commits move above theirs.
-        Every coordinator begins one before its first change. Raises MetadataFault, MetadataFull.
+        If it skips epochs, other coordinators had those, and numbers of transactions move above theirs. Every
+        coordinator begins an epoch before its first change. Raises MetadataFault, MetadataFull.
         """
         last = self.epoch
         epoch = max(last, above) + 1
@@ -343,9 +348,10 @@ class Metadata:
         return epoch
 
     def hold_gc_floor(self, *, commits_are_missing: bool = False) -> None:
-        """Commit that the floor stays where it is, now and after restarts: unknown chunks may be precious.
+        """Commit that the GC floor is held, across restarts, since unknown chunks may belong to lost names.
 
-        If commits are missing, that is kept as well until somebody accepts it. Raises MetadataFault, MetadataFull.
+        `commits_are_missing` is recorded, too, until an operator accepts the loss. Raises MetadataFault,
+        MetadataFull.
         """
         if commits_are_missing or not self._reader.gc_floor_held():
             value = GC_FLOOR_HELD_FOR_LOST_COMMITS if commits_are_missing else GC_FLOOR_HELD
@@ -359,7 +365,7 @@ class Metadata:
 
     @property
     def entry_synced(self) -> int:
-        """The last entry of the journal that a power cut cannot take from this store."""
+        """The last entry of the journal that this store has durably."""
         return self._journal_place.number - len(self._sealed)
 
     def follow(self, journal: str) -> None:
@@ -407,7 +413,7 @@ class Metadata:
         return touched
 
     def _apply_statements(self, entry: Entry, touched: Touched) -> None:
-        """Apply an entry of the release before, which is statements of SQL."""
+        """Apply an entry of the previous release, which consists of SQL statements."""
         self.flush()
         self._keeper.apply_statements(content_of(entry), entry.number, touched.chunks, touched.tables)
         self.rows.load()
@@ -416,16 +422,16 @@ class Metadata:
     # -- beside the commits --------------------------------------------------------------------------
 
     def reader(self) -> Reader:
-        """Return what reads the rows, for the thread that owns this."""
+        """Return the reader of the rows, for the thread that owns this object."""
         return self._reader
 
     def _imaged(self, number: int) -> None:
-        """The image has all entries up to a number."""
+        """Drop changed rows that the image has."""
         while self.rows.imaged(number, 10_000):
             pass
 
     def tend(self, *, idle: bool) -> None:
-        """Do what is due beside the commits. Raises MetadataFault when that fails."""
+        """Do periodic work: check paths, publish a digest, delete old segments. Raises MetadataFault."""
         self._refuse_after_fault()
         try:
             if self.witness is not None and idle:
@@ -440,7 +446,7 @@ class Metadata:
             raise MetadataFault(f"the metadata cannot be kept: {error}") from error
 
     def _tell_digest(self) -> None:
-        """Tell those who follow the journal what the rows here were at one of its entries, with the next one."""
+        """Publish the latest remembered digest with the next entry of the journal, for standbys to compare."""
         if self._journal is None or self._is_following or not self._journal.epoch:
             return
         found = self.rows.image.query("SELECT substr(value, 1, 24) FROM meta WHERE key = 'digests_at'")
@@ -450,18 +456,15 @@ class Metadata:
             self.attempt(lambda tx: tx.set_meta("leader_digest", digest))
 
     def catch_up(self) -> None:
-        """Have the image take all entries that are durable, before this returns."""
+        """Wait until the image has all durable entries."""
         self._keeper.catch_up()
 
     def imaged(self) -> Any:
-        """Bring the image up to date and return a connection to it, for whoever looks behind it."""
+        """Bring the image up to date and return a connection to it, for tests and checks."""
         return self._keeper.imaged()
 
     def sync_record(self) -> None:
-        """Make durable what is known of the last commit beside the store, from any thread.
-
-        Raises MetadataFault.
-        """
+        """Make the record of the last commit durable, from any thread. Raises MetadataFault."""
         if self.witness is not None:
             try:
                 self.witness.sync()
@@ -469,14 +472,14 @@ class Metadata:
                 raise MetadataFault(f"the commit record cannot be written: {error}") from error
 
     def scrub(self, pages: int) -> None:
-        """Verify the next so many pages of the image. Raises MetadataFault if one of them is damaged."""
+        """Compare the next `pages` of the image with their checksums. Raises MetadataFault for a damaged one."""
         fault = self._keeper.scrub(pages)
         if fault is not None:
             self._fault = fault
             raise MetadataFault(str(fault)) from fault
 
     def close(self) -> None:
-        """Bring the image up to date, and close all files; nothing the second time."""
+        """Bring the image up to date, and close all files. Calling it again does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -484,7 +487,7 @@ class Metadata:
             if self._fault is None:
                 self.flush()
         self._keeper.finish()
-        # SQLite's log goes with the last connection, which is to be one that may write.
+        # The last connection deletes SQLite's log, so it must be one that may write: close the reader first.
         self.rows.image.close()
         self._keeper.close()
         self._log.close()

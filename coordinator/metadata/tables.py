@@ -1,9 +1,9 @@
-"""The tables of the metadata as rows and keys: what a change names, and where the image keeps it.
+"""The tables of the metadata: their numbers, names and keys.
 
 A row is a tuple of the columns of its SQL table, in their order. Rows of inodes, entries, references and
-attributes are valid from one transaction to another; those that are valid now and those that are retired are
-tables of their own here. A table's number is written into the log and the journal: never change one, append
-another.
+attributes are valid from one transaction to another. Here each of these tables is two: one for live rows, one for
+retired rows. The numbers of tables are written into the log and the journal: never change a number, only append
+new ones.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ Row = tuple[Any, ...]
 class Table(NamedTuple):
     """A table: its name in SQL and its key.
 
-    `keys` are the columns of the key, the first of which groups rows; `to_tx` is left out where rows are live.
+    `keys` are the columns of the key. The first one groups rows. Keys of live rows do not contain `to_tx`.
     """
 
     name: str
     keys: tuple[str, ...]
     columns: int
-    #: Rows that are valid now of a table whose rows are valid for a time.
+    #: True for the live rows of a versioned table.
     is_live: bool = False
     is_past: bool = False
-    #: All of its rows are kept in memory.
+    #: True if all rows are always in memory.
     is_small: bool = False
 
     @property
     def is_nested(self) -> bool:
-        """Return whether the key has more than one part."""
+        """Whether the key has more than one part."""
         return len(self.keys) > 1
 
 
@@ -42,7 +42,7 @@ INODE: Final = 1
 ENTRY: Final = 2
 REFERENCE: Final = 3
 ATTRIBUTE: Final = 4
-#: The table of retired rows is so far behind that of live ones.
+#: The number of a table of live rows, plus this, is the number of its table of retired rows.
 PAST: Final = 4
 CHUNK: Final = 9
 DISCARDED: Final = 10
@@ -102,7 +102,7 @@ TABLES: Final = (
 )
 
 SMALL_TABLES: Final = tuple(number for number, table in enumerate(TABLES) if table.is_small)
-#: The live tables of which snapshots may show retired rows, in the order in which those are purged.
+#: The tables of live rows that have retired rows, in the order in which these are purged.
 RETIRING: Final = (REFERENCE, ATTRIBUTE, ENTRY, INODE)
 
 FILE_KIND: Final = 0

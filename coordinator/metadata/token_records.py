@@ -81,7 +81,7 @@ class TokenRecords:
     delegations: tuple[DelegationRecord, ...]
 
 
-#: The table of each kind; its columns are the fields, in their order, and the first is the key.
+#: The table of each kind of record. Its columns are the fields of the record; the first is the key.
 _TABLES: Final[dict[type[TokenRecord], int]] = {
     KeyRecord: TOKEN_KEY,
     IssuedToken: ISSUED_TOKEN,
@@ -92,7 +92,7 @@ _TABLES: Final[dict[type[TokenRecord], int]] = {
 
 
 def read_token_records(rows_of: Callable[[int], Iterable[Row]]) -> TokenRecords:
-    """Return all of them, each kind in the order in which `rows_of` gives the rows of its table."""
+    """Return all records, each kind in the order in which `rows_of` returns the rows of its table."""
     issued = (IssuedToken(row[0], row[1], bool(row[2]), row[3], row[4]) for row in rows_of(ISSUED_TOKEN))
     return TokenRecords(
         keys=tuple(KeyRecord(*row) for row in rows_of(TOKEN_KEY)),

@@ -1,4 +1,4 @@
-"""The changes of one request: made in memory at once, durable when the log has them."""
+"""The changes of one request. They are made in memory at once, and are durable when the log has them."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ from .tables import (
 )
 from .token_records import TokenRecord, token_row
 
-# The coordinator remembers for so many directories how many entries they have.
+# Maximum number of directories whose number of entries is cached.
 directory_counts_max: Final = 100_000
-# Changes of who may remove what: how many are remembered, how many a recursive delete looks at again in its
-# commit, and how often it looks through the whole tree when there were more.
+# Changes that may affect the right to remove something: how many are remembered, and how many a recursive delete
+# checks again in its commit.
 rights_changes_remembered_max: Final = 10_000
 rights_changes_checked_max: Final = 1000
 
@@ -64,32 +64,33 @@ rights_changes_checked_max: Final = 1000
 class Transaction(SnapshotRows):
     """The reads and writes of one request. They take effect all together or not at all.
 
-    One instance serves all requests, one after the other. `at_tx`, where a method takes it, is the transaction in
-    which the thing was discarded, if that was not now.
+    `Metadata` owns one instance, which serves all requests, one after the other. Functions in `namespace/` call
+    it. The argument `at_tx` of a method is the transaction in which the object was discarded, None for the current
+    one.
     """
 
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows)
         self.tx: int = self.meta("last_tx")
-        #: Draws inode numbers; there is none before an epoch has begun.
+        #: Draws inode numbers. None before an epoch has begun.
         self.numbering: Numbering | None = None
-        #: The entries of directories that are not in memory as a whole.
+        #: The number of entries, for directories that are not in memory as a whole.
         self._entry_counts: dict[InodeId, int] = {}
         self._counted: set[InodeId] = set()
         self._made: set[InodeId] = set()
         self._rights_changes: deque[RightsChange] = deque(maxlen=rights_changes_remembered_max)
-        #: Changes after this transaction are remembered.
+        #: `_rights_changes` is complete after this transaction.
         self._remembered_since = self.tx
 
     def reload(self) -> None:
-        """Forget all that is kept here: others have changed the rows."""
+        """Clear all caches here, because the rows were changed from the log or the journal."""
         self.forget_all()
         self.forget_places()
         self._rights_changes.clear()
         self.tx = self._remembered_since = self.meta("last_tx")
 
     def begin(self) -> None:
-        """The next request begins, with a number of its own."""
+        """Begin the next request, with the next transaction number."""
         self.tx += 1
         if self._places:
             self._places.clear()
@@ -97,24 +98,24 @@ class Transaction(SnapshotRows):
         self._made.clear()
 
     def move_above(self, tx: int) -> None:
-        """Give what is under way a number that is not below `tx`."""
+        """Raise the number of the current transaction to at least `tx`."""
         self.tx = max(self.tx, tx)
 
     def forget_request(self) -> None:
-        """Forget what is kept here and the current request may have changed, because it was taken back."""
+        """Clear cached values that the current request may have changed, because it was undone."""
         self.forget_snapshots()
         for directory in self._counted:
             self._entry_counts.pop(directory, None)
 
     def forget_all(self) -> None:
-        """The same of all requests of entries that were taken back as a whole."""
+        """Clear cached values that any request may have changed, because whole entries were undone."""
         self.forget_snapshots()
         self._entry_counts.clear()
 
     # -- names ---------------------------------------------------------------------------------------
 
     def add_inode(self, inode: Inode) -> InodeId:
-        """Store a new inode under a number of its own, which is returned; `inode.inode` does not count."""
+        """Store a new inode under a new number, and return that. `inode.inode` is ignored."""
         assert self.numbering is not None, "an epoch begins before anything is written"
         number = self.numbering.next()
         self._rows.keep_inode(structs.replace(inode, inode=number, from_tx=self.tx), is_new=True)
@@ -122,7 +123,7 @@ class Transaction(SnapshotRows):
         return number
 
     def change_inode(self, inode: Inode) -> None:
-        """Replace all but the kind of an inode that exists."""
+        """Replace an existing inode. Its kind must stay."""
         self._note_rights(inode.inode, None, moved=False)
         self._change(inode)
 
@@ -133,7 +134,7 @@ class Transaction(SnapshotRows):
         self._rows.keep_inode(inode)
 
     def touch(self, directory: InodeId, now_ms: int) -> None:
-        """Raise a modification time to `now_ms`; never lower it."""
+        """Raise the modification time of a directory to `now_ms`. Never lower it."""
         inode = self._rows.inode(directory)
         assert inode is not None, f"directory {directory} does not exist"
         if now_ms > inode.modified_ms or self.has_snapshots():
@@ -158,13 +159,13 @@ class Transaction(SnapshotRows):
         self._rows.delete(table, row[0], row[1])
 
     def set_attribute(self, inode: InodeId, name: str, value: bytes) -> None:
-        """Give an inode an extended attribute, in place of the one it had; it goes with the inode."""
+        """Set an extended attribute of an inode. Removing the inode removes it."""
         self._drop_attribute(inode, name)
         self._rows.put(ATTRIBUTE, (inode, name, LIVE, self.tx, value, None))
         self._note_attributes(inode, self.tx)
 
     def drop_attribute(self, inode: InodeId, name: str) -> None:
-        """Drop an extended attribute that an inode has."""
+        """Remove an extended attribute that the inode has."""
         self._drop_attribute(inode, name)
         self._note_attributes(inode, self.tx if self.attributes(inode) else 0)
 
@@ -179,7 +180,7 @@ class Transaction(SnapshotRows):
         self._change(structs.replace(now, attributes_tx=at_tx))
 
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
-        """The name must be free."""
+        """Add a name to a directory. Raises NameTaken."""
         if self._rows.child(parent, name) is not None:
             raise NameTaken(f"directory {parent} has an entry {name} already")
         self._rows.add_name((parent, name, LIVE, self.tx, inode, *(origin or (None, None)), None))
@@ -203,14 +204,14 @@ class Transaction(SnapshotRows):
         self._rights_changes.append(RightsChange(self.tx, inode, child, moved))
 
     def rights_changes(self, since_tx: int) -> list[RightsChange] | None:
-        """Return all since a transaction; None if that is longer ago, or more, than is remembered."""
+        """Return the changes of rights since a transaction. None if they are too many, or not remembered."""
         if since_tx < self._remembered_since:
             return None
         found = list(itertools.takewhile(lambda change: change.tx > since_tx, reversed(self._rights_changes)))
         return found if len(found) <= rights_changes_checked_max else None
 
     def entry_count(self, directory: InodeId) -> int:
-        """Return how many entries a directory has, or a few more; exactly, where they come near the limit."""
+        """Return the number of entries of a directory, or a little more. It is exact near the limit."""
         names = self._rows.names_of(directory)
         if directory in self._rows.changed[ENTRY]:
             self._rows.look_at_all(ENTRY)
@@ -250,7 +251,7 @@ class Transaction(SnapshotRows):
     # -- chunks --------------------------------------------------------------------------------------
 
     def add_chunk(self, inode: InodeId, position: int, record: ChunkRecord, checksum: int) -> bool:
-        """Store a chunk that is all a file's, at a position; False, and nothing done, if its id is known."""
+        """Store a new chunk at a position of a file. If its id is known, do nothing and return False."""
         if self._rows.cached_row(CHUNK, record.chunk) is not None:
             return False
         hint = msgspec.json.encode(record.hint).decode()
@@ -260,7 +261,10 @@ class Transaction(SnapshotRows):
         return True
 
     def set_chunk_replication(self, chunk: ChunkId, replication: int) -> bool:
-        """Return whether that changed it: none of several references to a chunk can lower its replication."""
+        """Set the replication of a chunk, and return whether that changed it.
+
+        The replication of a chunk with several references is only raised.
+        """
         row = self._rows.cached_row(CHUNK, chunk)
         if row is None or not (row[4] < replication or (row[4] > replication and row[5] == 1)):
             return False
@@ -268,7 +272,7 @@ class Transaction(SnapshotRows):
         return True
 
     def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None:
-        """To a chunk that a file has already."""
+        """Add a reference to an existing chunk."""
         self._rows.put(REFERENCE, (inode, position, LIVE, self.tx, chunk, length, None))
         row = self._rows.cached_row(CHUNK, chunk)
         assert row is not None, f"chunk {chunk} does not exist"
@@ -277,12 +281,15 @@ class Transaction(SnapshotRows):
     def drop_references(
         self, inode: InodeId, limit: int, at_tx: int | None = None
     ) -> tuple[int, list[ChunkRecord]]:
-        """Drop up to `limit` references of a file. How many, and the chunks that nothing refers to any more."""
+        """Remove up to `limit` references of a file.
+
+        Return how many, and the chunks that have no reference any more.
+        """
         rows = self._references(inode)[:limit]
         return len(rows), self._drop(inode, rows, at_tx or self.tx)
 
     def cut_references(self, inode: InodeId, position: int) -> list[ChunkRecord]:
-        """Drop the references from a position on. The chunks that nothing refers to any more."""
+        """Remove the references from a position on. Return the chunks that have no reference any more."""
         return self._drop(inode, [row for row in self._references(inode) if row[1] >= position], self.tx)
 
     def _drop(self, inode: InodeId, rows: list[Row], at_tx: int) -> list[ChunkRecord]:
@@ -294,12 +301,12 @@ class Transaction(SnapshotRows):
         return freed
 
     def next_position(self, inode: InodeId) -> int:
-        """The position after a file's last reference."""
+        """Return the position after a file's last reference."""
         rows = self._references(inode)
         return rows[-1][1] + 1 if rows else 0
 
     def shorten_reference(self, inode: InodeId, position: int, length: int) -> None:
-        """Leave the file the first `length` bytes of the chunk at a position."""
+        """Shorten the reference at a position to the first `length` bytes of its chunk."""
         (row,) = (row for row in self._references(inode) if row[1] == position)
         if self.has_snapshots() and self.shown_by(inode, row[3], self.tx) is not None:
             self._remove(REFERENCE, row, None)
@@ -308,24 +315,24 @@ class Transaction(SnapshotRows):
             self._rows.put(REFERENCE, (inode, position, LIVE, self.tx, row[4], length, None))
 
     def raise_gc_floor(self, floor: ChunkId) -> None:
-        """Raise the floor unless it is held; never lower it."""
+        """Raise the GC floor, unless it is held. Never lower it."""
         if not self.gc_floor_held():
             self.set_meta("floor", max(floor, self.floor()))
 
     def keep_chunk(self, chunk: ChunkId, for_ms: int) -> None:
-        """Keep a chunk that no file refers to from being garbage for so much served time from now on."""
+        """Keep a chunk without references for `for_ms` of time in which a coordinator serves."""
         self._rows.put(KEPT_CHUNK, (chunk, self.meta("served_ms") + for_ms))
 
     def advance_gc_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
-        """Count time in which a coordinator served; all numbers up to `drawn` have been drawn by now.
+        """Add to the time in which a coordinator served. `drawn` is the highest number drawn so far.
 
-        Raises the floor, unless it is held, to what had been drawn `settled_after_ms` of such time ago, and lets
-        go of chunks that have been kept for long enough.
+        Raises the GC floor, unless it is held, to the number that was `drawn` before the last `settled_after_ms`
+        of that time. Ends the keeping of chunks whose time is over.
         """
         marks, kept = self._rows.small[FLOOR_MARK], self._rows.small[KEPT_CHUNK]
         is_new = drawn > max(max(marks, default=0), self.floor()) and not self.gc_floor_held()
         if not (is_new or marks or kept):
-            # Nothing waits for time to pass: an idle cluster commits nothing.
+            # Nothing waits for this time, so an idle cluster commits nothing.
             return
         served_ms = self.meta("served_ms") + elapsed_ms
         self.set_meta("served_ms", served_ms)
@@ -340,7 +347,7 @@ class Transaction(SnapshotRows):
             self._rows.delete(KEPT_CHUNK, chunk)
 
     def release_gc_floor(self) -> bool:
-        """Let the floor rise again, by what is drawn from now on; return whether it was held."""
+        """Let the GC floor rise again, with numbers drawn from now on. Return whether it was held."""
         held = self.gc_floor_held()
         self.set_meta("floor_held", 0)
         if held:
@@ -349,18 +356,18 @@ class Transaction(SnapshotRows):
         return held
 
     def accept_lost_commits(self) -> bool:
-        """Give up the commits that are missing; the floor stays held. Whether there were any."""
+        """Give up the commits that are missing, and return whether there were any. The GC floor stays held."""
         lacked = self.lacks_commits()
         if lacked:
             self.set_meta("floor_held", GC_FLOOR_HELD)
-            # No datanode shows those again that are given up.
+            # Numbers above all lost ones, so that datanodes do not report these again.
             self.move_above(first_of_epoch(self.meta("epoch")))
         return lacked
 
     # -- all else ------------------------------------------------------------------------------------
 
     def set_run(self, directory: InodeId, run: RecordedRun) -> None:
-        """Give a directory a run, in place of the one it had; it goes with the directory."""
+        """Set the run of a directory. Removing the directory removes it."""
         self._rows.put(RUN, (directory, *run))
 
     def set_quota(self, directory: InodeId, quota: Quota) -> None:
@@ -370,45 +377,48 @@ class Transaction(SnapshotRows):
         self._rows.delete(QUOTA, directory)
 
     def charge_quota(self, directory: InodeId, change: NamespaceUsage) -> None:
-        """Change what a directory that has a quota is said to hold."""
+        """Add to the counts of a directory's quota, if it has one."""
         row = self._rows.small[QUOTA].get(directory)
         if row is not None:
             self._rows.put(QUOTA, (*row[:3], row[3] + change.names, row[4] + change.bytes))
 
     def set_lease(self, inode: InodeId, lease: Lease) -> None:
-        """Give a file a lease, in place of the one it had."""
+        """Set the lease of a file."""
         self._rows.put(LEASE, (inode, *lease))
 
     def drop_lease(self, inode: InodeId) -> None:
-        """The file has no lease, whether it had one or not."""
+        """Remove the lease of a file, if it has one."""
         if inode in self._rows.small[LEASE]:
             self._rows.delete(LEASE, inode)
 
     def remember(self, request: str, answer: bytes, now_ms: int) -> bool:
-        """Keep an answer for a request id; False, and nothing done, if it has one already."""
+        """Store the answer for a request id. If there is one already, do nothing and return False."""
         if self._rows.answers.find(request) is not None:
             return False
         self._rows.answers.add(request, answer, now_ms)
         return True
 
     def forget_answers(self, before_ms: int, limit: int, keep: int = 0) -> int:
-        """Drop up to `limit` answers given before `before_ms`, oldest first, never the last `keep`. How many."""
+        """Delete up to `limit` answers older than `before_ms`, oldest first, and return how many.
+
+        The last `keep` answers always stay.
+        """
         return self._rows.answers.drop_oldest(before_ms, limit, keep)
 
     def decide(self, node: NodeId, decision: AdminDecision) -> None:
-        """Replace what was decided about a datanode."""
+        """Record the operator's decision about a datanode."""
         if decision.mode is Mode.IN_SERVICE:
             self._rows.delete(DATANODE, node)
         else:
             self._rows.put(DATANODE, (node, decision.mode.value, decision.until_ms))
 
     def enrol(self, node: NodeId, enrolment: Enrolment) -> None:
-        """Record the credential of a datanode, unless it has one."""
+        """Record the credential of a datanode that has none."""
         if node not in self._rows.small[CREDENTIAL]:
             self._put_enrolment(node, enrolment)
 
     def replace_enrolment(self, node: NodeId, enrolment: Enrolment) -> None:
-        """Replace the credential of a datanode that has one, or what is said of it."""
+        """Replace the credential of a datanode that has one."""
         if node in self._rows.small[CREDENTIAL]:
             self._put_enrolment(node, enrolment)
 
@@ -416,11 +426,11 @@ class Transaction(SnapshotRows):
         self._rows.put(CREDENTIAL, (node, enrolment.public_key, enrolment.enrolled_ms, enrolment.revoked_ms))
 
     def forget_enrolment(self, node: NodeId) -> None:
-        """The datanode has no credential any more."""
+        """Remove the credential of a datanode."""
         self._rows.delete(CREDENTIAL, node)
 
     def record_query(self, record: QueryRecord) -> None:
-        """Replace what was recorded of the supervised query of this name."""
+        """Record a supervised query, in place of the record with its name."""
         row: tuple[Any, ...] = (
             *(record.name, record.user, int(record.is_superuser), msgspec.json.encode(record.command).decode()),
             *(record.checkpoint, msgspec.json.encode(record.nodes).decode(), record.restarts_max),
@@ -438,7 +448,7 @@ class Transaction(SnapshotRows):
         self._rows.delete(SUPERVISED_STANDBY, name)
 
     def record_token(self, record: TokenRecord) -> None:
-        """Replace what was recorded under its key."""
+        """Record a token, in place of the record with its key."""
         table, row = token_row(record)
         self._rows.put(table, row)
 
@@ -447,9 +457,9 @@ class Transaction(SnapshotRows):
         self._rows.delete(table, row[0])
 
     def set_meta(self, key: str, value: int | bytes | str) -> None:
-        """Replace a value of the table of single values."""
+        """Set a value of the table `meta`."""
         self._rows.put(META, (key, value))
 
 
 class NameTaken(Exception):
-    """A name was to be added to a directory that has it: a fault of the request that asked for it."""
+    """The directory has an entry of this name already."""

@@ -13,7 +13,7 @@ from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in
 
 
 def rows_of(metadata: MetadataInMemory) -> dict[str, list[Any]]:
-    """All rows of all tables, but for those that say where a store has them from."""
+    """Return all rows of all tables, except those that tell from which log or journal they came."""
     execute = metadata.imaged().execute
     tables = [name for (name,) in execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
     rows = {table: sorted(map(repr, execute(f"SELECT * FROM {table}"))) for table in tables}

@@ -50,7 +50,7 @@ class KilledLeader:
         self.rows = rows_of(metadata)
         metadata.close()
         ends = [end for _, end in entries(log_of(self.image))]
-        # All but the head of the segment and the padding behind entries.
+        # Without the head of the segment and the padding behind entries.
         self.bits = [bit for begin, end in entries(log_of(self.image)) for bit in range(8 * begin, 8 * (end - 7))]
         self.before_bytes, self.live_bytes = ends[-2], ends[-1] - 7
 

@@ -176,7 +176,7 @@ def test_store_that_lost_the_end_of_its_log_gets_it_from_the_journal(tmp_path: P
     metadata.begin_epoch()
     metadata.tend(idle=True)
     make_directory(metadata, "/in-the-log-alone")
-    # All but the log.
+    # Copy all files but the log.
     cut = tmp_path / "b" / "metadata.sqlite"
     cut.parent.mkdir()
     for ending in ("", ".commits"):
@@ -209,13 +209,13 @@ def test_takeover_of_the_same_epoch_is_refused() -> None:
 
 
 def _statement(beginning: str) -> int:
-    """The number of the only statement that begins so."""
+    """Return the number of the only statement with this beginning."""
     (number,) = (number for number, text in enumerate(STATEMENTS) if text.startswith(beginning))
     return number
 
 
 def test_entries_of_the_release_before_are_applied_by_a_new_standby() -> None:
-    """They are statements: /d/f of one chunk, then its directory renamed, an answer, a quota, and the floor."""
+    """The statements create /d/f with one chunk, rename its directory, and set answer, quota and floor."""
     server = JournalServer(time.monotonic)
     writer = JournalWriter(JournalInMemory(server))
     successor = JournalWriter(JournalInMemory(server))
@@ -256,7 +256,7 @@ def test_entries_of_the_release_before_are_applied_by_a_new_standby() -> None:
     assert reader.answer("r-1") == b"yes" and reader.floor() == chunk and reader.last_tx() == 3
     assert reader.quota_directories() == {d}
     assert row_digest.difference(standby.imaged()) is None
-    # It leads on, in entries of its own, and what was before is a part of its image.
+    # It goes on as the leader. Its own entries follow, and its image has the earlier ones.
     assert successor.take(1, 2) and standby.begin_epoch() == 2
     make_directory(standby, "/renamed/after")
     assert [name for name, _ in reader.children(d, "", 10)] == ["after", "f"]

@@ -21,7 +21,7 @@ from peacefs.protocol.new_file import NewFile
 
 
 async def durable(commits: GroupCommit, change: Callable[[Transaction], Any]) -> None:
-    """Make a change, and return when it is durable."""
+    """Make a change, and wait until it is durable."""
     heard: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     commits.submit(change, heard.set_result)
     if refusal := await heard:
@@ -54,7 +54,7 @@ async def work(commits: GroupCommit, epoch: int, worker: int) -> None:
 
 
 async def serve(store: Path) -> None:
-    """As the coordinator: the log from a thread, the image from a process beside this one."""
+    """Commit as the coordinator does, with a thread for the log and a process for the image."""
     metadata = open_store(store, owner="root", has_process="process" in sys.argv)
     epoch = metadata.begin_epoch()
     loop = asyncio.get_running_loop()

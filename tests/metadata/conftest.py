@@ -245,7 +245,7 @@ class Space:
 
 
 def forget_all_the_time(metadata: MetadataInMemory) -> None:
-    """Next to nothing stays in memory of what the image has; and that is behind by up to a few entries."""
+    """Shrink all caches to almost nothing, and let the image lack at most a few entries."""
     rows = metadata.rows
     for cache in (rows.inodes, rows.names, rows.groups, rows.places, rows.single):
         cache._weight_max = 1  # type: ignore[attr-defined]
@@ -260,7 +260,7 @@ def space_in_memory() -> Space:
 
 @pytest.fixture(params=["alone", "journal"])
 def space(request: pytest.FixtureRequest) -> Iterator[Space]:
-    """With a journal, where in the end a standby has the same rows; and alone, with nothing kept in memory."""
+    """A store with a journal, whose standby must end with the same rows; and one alone, with tiny caches."""
     if request.param == "alone":
         made = space_in_memory()
         forget_all_the_time(made.metadata)

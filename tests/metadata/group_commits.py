@@ -1,4 +1,4 @@
-"""Group commit over a store in memory whose entries are written, and whose loop goes on, when a test says so."""
+"""A group commit over a store in memory. The test decides when its entries are written and its loop goes on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(metadata: Metadata, path: str = "/") -> list[str]:
 
 
 class Writing:
-    """Entries that are being written, and callbacks of the loop, until `turn` lets them go on."""
+    """A `Run` that keeps its work, and the callbacks of the loop, until the test runs them."""
 
     def __init__(self) -> None:
         self.works: list[tuple[Callable[[], None], Done]] = []
@@ -37,17 +37,17 @@ class Writing:
         self.works.append((work, done))
 
     def close(self) -> None:
-        """What waits is done by who closes."""
+        """Do nothing: `GroupCommit.close` writes what is left."""
 
     def begin(self) -> None:
-        """The loop has had its turn: an entry begins."""
+        """Run the callbacks of the loop, which begins an entry."""
         while self.soon:
             soon, self.soon = self.soon, []
             for call in soon:
                 call()
 
     def write(self) -> Callable[[], None]:
-        """Write the entry under way; return what tells the loop of it."""
+        """Write the entry under way. Return the callback that reports it to the loop."""
         work, done = self.works.pop(0)
         error: BaseException | None = None
         try:
@@ -57,7 +57,7 @@ class Writing:
         return lambda: done(error)
 
     def turn(self) -> None:
-        """All that is under way comes to an end."""
+        """Run everything until nothing is under way."""
         self.begin()
         while self.works:
             self.write()()
@@ -65,7 +65,7 @@ class Writing:
 
 
 class Told:
-    """What those who wait were told, in order."""
+    """Records the outcomes that waiting callers got, in order."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, ServiceUnready | None] = {}
@@ -93,7 +93,7 @@ class Group:
         self.metadata: MetadataInMemory = store_in_memory(owner="root")
         self.metadata.begin_epoch()
         self.log = self.metadata.log
-        # All of it stays, for `rows_of_log`.
+        # Keep the whole log, for `rows_of_log`.
         self.log.drop_before = lambda number, kept_bytes=0: None  # type: ignore[method-assign]
         self.writing, self.told = Writing(), Told()
         self.faults: list[MetadataFault] = []
@@ -111,7 +111,7 @@ class Group:
         return self.commits.submit(mkdirs(path), self.told(path), **how)
 
     def rows_of_log(self) -> dict[str, list[Any]]:
-        """What a start would find: an image that the log alone has made."""
+        """Return the rows that a start would find: those of the log alone."""
         image = store_in_memory(owner="root")
         replayed = MetadataInMemory(image.image, self.log)
         return rows_of(replayed)

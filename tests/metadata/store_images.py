@@ -1,7 +1,7 @@
-"""The files of a store as `kill -9` leaves them, put elsewhere with whatever damage a test does to them.
+"""Copies the files of a store as `kill -9` leaves them, and lets tests damage the copy.
 
-The log is told by the layout of its files, not by the code that reads it: a head of 64 bytes, then entries that
-begin with `pfL1` and their length, at multiples of eight.
+The log is parsed here by the layout of its files, without the product's code: a head of 64 bytes, then entries
+that begin with `pfL1` and their length, at multiples of eight.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Image = dict[str, bytes]
 
 
 def image_of(store: Path) -> Image:
-    """Return all files of a store by their endings, but for empty ones and those that hold nothing."""
+    """Return the content of all files of a store by their endings, without empty and irrelevant ones."""
     found = {path.name.removeprefix(store.name): path for path in store.parent.glob(f"{store.name}*")}
     return {
         part: path.read_bytes()
@@ -41,7 +41,7 @@ def segments(image: Image) -> list[str]:
 
 
 def entries(segment: bytes) -> list[tuple[int, int]]:
-    """Return where the entries of a segment begin and end, padding included."""
+    """Return the begin and the end of each entry of a segment, with its padding."""
     found, at = [], SEGMENT_HEAD_BYTES
     while segment[at : at + 4] == b"pfL1":
         (length,) = struct.unpack_from(">I", segment, at + 4)
@@ -52,13 +52,13 @@ def entries(segment: bytes) -> list[tuple[int, int]]:
 
 
 def log_of(image: Image) -> bytes:
-    """Return the only segment."""
+    """Return the content of the only segment."""
     (part,) = segments(image)
     return image[part]
 
 
 def with_log(image: Image, log: bytes | None) -> Image:
-    """Return an image with another content of its last segment, or without that."""
+    """Return a copy with another content of the last segment, or without that segment."""
     last = segments(image)[-1]
     rest = {part: content for part, content in image.items() if part != last}
     return rest if log is None else {**rest, last: log}

@@ -87,7 +87,7 @@ def test_commits_go_on_while_it_is_made_and_it_shows_one_moment(
     assert len(space.names("/d")) == 300 + len(steps)
     metadata.close()
     path = restored(tmp_path / "backup", tmp_path / "new")
-    # The image as it was, and all of the log: both names of each commit, or none.
+    # The backup has the image and the log: both names of each commit, or none.
     later = [set(names(path, "/d")[300:]), set(names(path, "/e"))]
     assert later[0] == later[1] == {f"later-{number}" for number in range(1, len(later[0]) + 1)}
 

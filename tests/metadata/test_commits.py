@@ -1,6 +1,6 @@
-"""Group commit: shared, isolated, bounded, told when durable and not before; undone together, fatal on a fault.
+"""Group commit: changes share entries, fail alone, and are answered when they are durable.
 
-What writes entries is a queue that the test works off (`Writing`), so that all may happen while one is written.
+Here a queue writes the entries (`Writing`). A test runs its steps, so that anything can happen during a write.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def test_too_many_waiting_are_turned_away_at_once() -> None:
     group.mkdirs("/1")
     with pytest.raises(Overloaded):
         group.mkdirs("/2")
-    # A background task has nobody who would ask again.
+    # Nobody would retry for a background task.
     group.mkdirs("/own", in_any_case=True)
     group.writing.turn()
     group.mkdirs("/3")
@@ -175,7 +175,7 @@ def test_closing_on_a_disk_that_fails_tells_all_that_wait(group: Group) -> None:
 
 
 def test_answers_wait_for_what_another_request_has_changed(group: Group) -> None:
-    """A request that only looks is told nothing that a crash could take back."""
+    """A request that only reads gets no answer that a crash could undo."""
 
     async def until_durable(number: int) -> None:
         heard = asyncio.get_running_loop().create_future()

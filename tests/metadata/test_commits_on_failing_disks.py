@@ -1,4 +1,4 @@
-"""Group commit on a disk that is full or fails: what is refused leaves no trace, and nothing is told too early."""
+"""Group commit on a full or failing disk: refused changes leave no trace, and no answer comes too early."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def group() -> Group:
 
 @pytest.mark.evidence("coordinator-disk-full")
 def test_on_a_full_disk_changes_are_undone_newest_first_until_there_is_room(group: Group) -> None:
-    """What was done while the entry that is refused was being written saw it, and goes with it."""
+    """Changes that came during the write of the refused entry may depend on it, so they are undone, too."""
     group.mkdirs("/before")
     group.writing.turn()
     before = rows_of(group.metadata)
@@ -64,7 +64,7 @@ def test_on_a_full_disk_changes_are_undone_newest_first_until_there_is_room(grou
 
 
 def test_full_disk_is_met_by_who_commits_at_once_while_an_entry_waits_to_be_written(group: Group) -> None:
-    """The entry that was undone meanwhile is not written when its turn comes, whatever room there is then."""
+    """The waiting entry was undone. It is not written later, even if there is room then."""
     group.mkdirs("/refused")
     group.writing.begin()
     group.log.fails = LogFull("no room")
@@ -154,7 +154,7 @@ def test_an_image_that_cannot_be_told_stops_the_coordinator_after_the_answer(
 def test_nothing_is_told_whichever_call_of_the_log_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
-    """The n-th such call fails, for each n until none does: what was told is there at the next start."""
+    """Let the n-th call fail, for each n. Everything that was acknowledged is there at the next start."""
     for after in range(4):
         path = tmp_path / str(after) / "metadata.sqlite"
         path.parent.mkdir()
@@ -191,7 +191,7 @@ def test_nothing_is_told_whichever_call_of_the_log_fails(
                 (copy.parent / file.name).write_bytes(file.read_bytes())
         metadata.close()
         started = open_store(copy, owner="root")
-        # The one of which nothing is known may be there.
+        # The change with the unknown outcome may be there.
         assert names(started)[: len(told)] == told and len(names(started)) <= len(told) + 1
         started.close()
 
@@ -227,7 +227,7 @@ metadata.close()
 
 @pytest.mark.evidence("coordinator-disk-full")
 def test_a_real_disk_that_is_full_refuses_and_keeps_what_it_told(tmp_path: Path) -> None:
-    """A small file system in memory, in a mount namespace of its own; skipped where that is not allowed."""
+    """Uses a small tmpfs in a mount namespace. Skipped if that is not permitted."""
     script = tmp_path / "full.py"
     script.write_text(_FULL)
     disk = tmp_path / "disk"

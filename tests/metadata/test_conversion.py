@@ -1,4 +1,4 @@
-"""A directory of the release before: its file becomes the image, a copy of it stays, and its losses are found."""
+"""Conversion of a store of the previous release: its file becomes the image, a copy stays, losses are found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMES = [f"{number:02}" for number in range(20)]
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A store as the release before has left it: of schema 17, without a log of its own."""
+    """Make a store of the previous release: schema 17, without a log of ours."""
     (tmp_path / "old").mkdir()
     store = tmp_path / "old" / "metadata.sqlite"
     metadata = open_store(store, owner="root")
@@ -105,7 +105,7 @@ def test_copy_that_is_put_back_is_not_mixed_with_the_log_of_the_time_after(old: 
 
 @pytest.fixture
 def killed(old: Path) -> Image:
-    """Its last commits are in SQLite's log alone, and were acknowledged."""
+    """Make such a store whose last, acknowledged commits are in SQLite's log alone."""
     with contextlib.closing(connect(old)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         for number in range(10):

@@ -31,9 +31,9 @@ Damage = Callable[[Path, bytes, Random], str]
 
 
 class Rounds:
-    """The numbers of `_ROUNDS` rounds, and of more until more than a third of `_ROUNDS` were refused.
+    """Yields the numbers of `_ROUNDS` rounds, and more until over a third of `_ROUNDS` were refused.
 
-    Much of a page is free, so that a few rounds in a row may damage what no row lies in.
+    Much of a page is free, so several rounds in a row may damage no row.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ def _listed(metadata: Metadata) -> Model:
 
 
 def _forget(metadata: Metadata) -> None:
-    """Nothing is in memory that the image has."""
+    """Clear all caches."""
     rows = metadata.rows
     for cache in (rows.inodes, rows.names, rows.groups, rows.places, rows.single):
         cache.clear()  # type: ignore[attr-defined]
@@ -302,7 +302,7 @@ def test_standby_that_differs_from_its_leader_says_so_and_stops(
     space.mkdirs("/d")
     replica.follow()
     if differs:
-        # A fault of memory, whose row is written with a change of another part of it.
+        # Simulate a fault of memory: a row is written with a wrong value in another column.
         connection = replica.standby.imaged()
         connection.execute("UPDATE inode SET permission = permission + 1 WHERE inode = 1")
         replica.standby.rows.load()

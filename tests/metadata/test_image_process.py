@@ -1,4 +1,4 @@
-"""The process that writes the image is killed: the log has it all, and another process goes on."""
+"""If the process that writes the image is killed, another process goes on from the log."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _make(metadata: Metadata, path: NamespacePath) -> None:
 
 
 def _names_in(store: Path) -> list[str]:
-    """The names in the root of an image, as SQL says.
+    """Return the names in the root of an image, read with SQL.
 
-    Another process reads them: two libraries of SQLite in one process take each other's locks away.
+    Another process reads them, since two SQLite libraries in one process release each other's locks.
     """
     read = (
         "import sqlite3, sys; [print(*row) for row in sqlite3.connect(sys.argv[1], uri=True).execute(sys.argv[2])]"
@@ -65,7 +65,7 @@ def test_process_of_the_image_that_is_killed_is_started_again_and_misses_nothing
         os.kill(process, signal.SIGKILL)
         killed.add(process)
     for _ in range(2):
-        # Nobody has heard of the death yet.
+        # The keeper has not noticed the death yet.
         made.append(f"d{len(made):02}")
         _make(metadata, parse_path(f"/{made[-1]}"))
     metadata.close()

@@ -1,4 +1,4 @@
-"""SQLite's own log beside the image: bounded while commits never pause, and copied by nobody but who writes."""
+"""SQLite's own log stays bounded while commits never pause, and only the writer copies it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_log_of_sqlite_begins_anew_however_long_commits_follow_one_another(
     metadata.begin_epoch()
     for turn in range(10):
         make(metadata, 20, f"/{turn}")
-        # One transaction's own pages come on top.
+        # Plus the pages of one transaction.
         assert store.with_name(store.name + "-wal").stat().st_size < 2 * _PAGES * _PAGE_BYTES
     assert metadata.rows.changes_waiting <= 5
     metadata.close()

@@ -56,7 +56,7 @@ class Killed:
         self.entries = entries(self.log)
         self.live_bytes = self.entries[-1][1]
         self.before_bytes = self.entries[-2][1]
-        #: All bits but those of the padding behind entries, which say nothing.
+        #: All bits, without the padding behind entries.
         self.bits = [
             bit
             for begin, end in [(0, SEGMENT_HEAD_BYTES - 24), *self.entries]
@@ -137,7 +137,7 @@ def test_commits_lost_with_an_older_store_put_back_by_hand_are_missed(killed: Ki
 
 
 class Long:
-    """A store killed with its commits in several segments, of which the image has none."""
+    """A killed store whose commits are in several segments and not in the image."""
 
     def __init__(self, directory: Path, names: str) -> None:
         directory.mkdir()
@@ -171,7 +171,7 @@ def test_commits_lost_with_a_segment_are_missed(tmp_path: Path, monkeypatch: pyt
 def test_commits_of_another_past_are_not_taken_for_those_that_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same store went two ways from a copy of it: a segment of one is put among those of the other."""
+    """Two stores go on from one copy. A segment of one is put among those of the other."""
     monkeypatch.setattr("peacefs.coordinator.metadata.log.segments.log_segment_bytes", 700)
     first = Long(tmp_path / "first", "")
     ways = []
@@ -204,7 +204,7 @@ def test_commits_of_a_power_cut_that_nobody_heard_of_are_not_missed(killed: Kill
             {**with_log(killed.image, log), ".commits": killed.before_the_last[".commits"]}, tmp_path / "s"
         )
         assert names(store) >= {f"{number:02}" for number in range(_NAMES - 1)}
-        # Once more, with what was written behind it.
+        # The same with the segment behind it.
         assert names(store) >= {f"{number:02}" for number in range(_NAMES - 1)}
 
 
@@ -228,7 +228,7 @@ def test_commits_that_the_record_does_not_name_yet_are_kept(killed: Killed, tmp_
 
 @pytest.mark.evidence("commits-lost")
 def test_commits_behind_a_damaged_entry_are_missed_without_a_record(killed: Killed, tmp_path: Path) -> None:
-    """The log itself shows sound entries behind the damage."""
+    """The sound entries behind the damage prove the loss."""
     randomly = random.Random(20261125)
     image = {part: content for part, content in killed.image.items() if part != ".commits"}
     before_the_last = [bit for bit in killed.bits if bit < 8 * killed.before_bytes]

@@ -1,4 +1,4 @@
-"""The judge of histories is judged: histories written by hand, and drawn ones, of which the verdict is known."""
+"""Tests of the oracle `name_history`: histories written by hand and random ones, with known verdicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def did(
     over: float = math.inf,
     **arguments: Any,
 ) -> Operation:
-    """Return an operation; without a time of return its outcome is unknown."""
+    """Return an operation. Without a time of return its outcome is unknown."""
     if "target" in arguments:
         arguments["target"] = _names(arguments["target"])
     call = Call(op, _names(path), **arguments)
@@ -108,7 +108,7 @@ LINEARIZABLE: dict[str, list[Operation]] = {
         did("create", "d/e/g", (3, 10), content="2"),
     ],
 }
-#: With how many operations the contradiction is to be shown at most.
+#: Maximum number of operations in the shown contradiction.
 IMPOSSIBLE: dict[str, tuple[list[Operation], int]] = {
     "an acknowledged write is lost": ([_FILE_1, did("read", "f", (2, 3), _MISSING, "b")], 2),
     "a delete is undone": ([_FILE_1, did("delete", "f", (2, 3)), did("read", "f", (4, 5), "1")], 2),
@@ -226,7 +226,7 @@ def test_history_that_is_impossible_is_refused_with_few_operations(name: str) ->
 
 
 def _beside(count: int) -> list[Operation]:
-    """Return possible operations that others do at the same time in a directory of their own."""
+    """Return possible operations of other clients at the same time, in a directory of their own."""
     return [did("mkdirs", f"other/{number}", (number / 100, number / 100 + 0.005)) for number in range(count)]
 
 
@@ -234,7 +234,7 @@ _GROUPS, _CLIENTS = 6, 3
 
 
 def drawn(chance: random.Random, count: int, unknown: float) -> list[Operation]:
-    """Return a history that is linearizable: operations take effect on one tree, within their times."""
+    """Return a linearizable history: each operation takes effect on one tree, within its time."""
     tree, history, clock = groups(), [], 0.0
     free = {(group, client): 0.0 for group in range(_GROUPS) for client in range(_CLIENTS)}
     for _ in range(count):
@@ -270,13 +270,13 @@ def test_drawn_histories_are_believed_and_refused_once_an_outcome_is_changed() -
         history = drawn(chance, 300, unknown=0.05)
         found = check(history, groups())
         assert found is None, str(found)
-        # A file's content that nobody wrote there.
+        # A content that nobody wrote to the file.
         known = [n for n, each in enumerate(history) if each.call.op == "read" and each.returned is not None]
         number = chance.choice(known)
         history[number] = history[number]._replace(outcome="nobody wrote this")
         found = check(history, groups())
         assert found is not None and history[number] in found.operations
-        # A change that was answered, and is lost.
+        # A change that was acknowledged and lost.
         history = drawn(chance, 300, unknown=0.0)
         lost = chance.randrange(len(history) // 2)
         is_noticed = told(history, lost) != told(history, None)
@@ -284,7 +284,7 @@ def test_drawn_histories_are_believed_and_refused_once_an_outcome_is_changed() -
 
 
 def told(history: list[Operation], lost: int | None) -> list[Operation]:
-    """Return what clients are told when one operation follows the other, and one has no effect."""
+    """Return the outcomes of two operations in sequence, of which one has no effect."""
     tree = groups()
     replayed = []
     for number, each in enumerate(history):
@@ -321,7 +321,7 @@ _FEW = (
 
 
 def few(chance: random.Random) -> list[Operation]:
-    """Return five operations on two names, with outcomes as of some order, of which one or two may be others'."""
+    """Return five operations on two names, with the outcomes of some order. One or two may be exchanged."""
     calls = [chance.choice(_FEW) for _ in range(5)]
     history = []
     for number, call in enumerate(calls):
@@ -340,7 +340,7 @@ def few(chance: random.Random) -> list[Operation]:
 
 
 def is_explained(history: list[Operation]) -> bool:
-    """Try every order of all operations that are known and any of the others."""
+    """Try every order of all operations with known outcomes and any subset of the others."""
     known = [each for each in history if each.returned is not None]
     unknown = [each for each in history if each.returned is None]
     for count in range(len(unknown) + 1):
@@ -354,7 +354,7 @@ def is_order(order: tuple[Operation, ...]) -> bool:
     """Return whether operations can have taken effect in this order."""
     tree, latest = Tree({(): Node(None), ("d",): Node(None)}), 0.0
     for each in order:
-        # The earliest moment for each leaves most room for the others.
+        # Taking the earliest possible moment leaves most room for later operations.
         latest = max(latest, each.called)
         if latest > (each.over if each.returned is None else each.returned):
             return False

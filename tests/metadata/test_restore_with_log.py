@@ -1,4 +1,4 @@
-"""A damaged store is brought back from a backup and the log, which has what came after the backup."""
+"""A damaged store is restored from a backup and the later changes in its log."""
 
 from __future__ import annotations
 

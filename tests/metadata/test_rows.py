@@ -44,7 +44,7 @@ _ROOT = 1
 
 
 class Twin:
-    """Rows over an image that lags behind, and what they are to be after each entry."""
+    """`Rows` over an image that lacks entries, and a plain dictionary with the expected rows after each entry."""
 
     def __init__(self, random: Random, monkeypatch: pytest.MonkeyPatch) -> None:
         self.random = random
@@ -62,7 +62,7 @@ class Twin:
         root = image.execute("SELECT * FROM inode").fetchone()
         self.now: State = {table: {} for table in range(len(TABLES))}
         self.now[INODE][_ROOT,] = root
-        #: The rows after each entry that is closed, and its changes as the log has them.
+        #: The expected rows after each closed entry, and the changes of each entry in the form of the log.
         self.states: dict[int, State] = {0: self.copy()}
         self.sealed: dict[int, list[tuple[int, Row]]] = {}
         self.next_inode, self.next_request, self.now_ms, self.tx = 2, 0, 0, 0
@@ -180,7 +180,7 @@ class Twin:
     # -- entries ---------------------------------------------------------------------------------------
 
     def request(self) -> None:
-        """Some changes, of which some are taken back."""
+        """Make some changes, and sometimes undo them."""
         mark, before = self.rows.mark(), self.copy()
         for _ in range(self.random.randrange(1, 4)):
             self.change()
@@ -201,7 +201,7 @@ class Twin:
                 self.states.pop(self.rows.durable - 1, None)
 
     def refuse(self) -> None:
-        """Some entry, or what is under construction, is undone with all that follows it."""
+        """Undo a closed entry, or the one under construction, with all that follow it."""
         first = self.random.randint(self.rows.durable + 1, self.rows.number)
         self.rows.unseal(first)
         for number in [number for number in self.sealed if number >= first]:
@@ -224,7 +224,7 @@ class Twin:
         self.rows.imaged(number, self.random.choice([None, None, 1]))
 
     def read_of_log(self) -> None:
-        """A start: everything that the image lacks is read from the log, into rows that know nothing yet."""
+        """Simulate a start: read all that the image lacks from the log into new `Rows`."""
         if self.rows.ops:
             return
         numbers = [number for number in sorted(self.sealed) if number > self.writer.number]
@@ -251,7 +251,7 @@ class Twin:
             self.rows.ahead = 0
             found = read()
             assert found == expected(self.now), (read.__name__, found)
-            # The first entry from which on it was so.
+            # Find the first entry after which the result is the same until now.
             needed = self.rows.number
             while needed > self.rows.durable and expected(self.states[needed - 1]) == found:
                 needed -= 1
@@ -259,7 +259,7 @@ class Twin:
                 assert self.rows.ahead >= needed, "it would be told before it is durable"
 
     def check_image(self) -> None:
-        """In the end the image has the same rows, and says so itself."""
+        """Bring the image up to date, and compare its rows with the expected ones."""
         if self.rows.ops:
             self.seal()
         self.rows.durable = self.rows.number - 1
@@ -327,7 +327,7 @@ def _entry_versions(twin: Twin) -> tuple[Read, Expected]:
 
     def read() -> list[Row]:
         found = sorted(twin.rows.entry_versions(number))
-        # Only changes ask for it, and they wait for their own entry.
+        # Only changes call this, and they wait for their own entry.
         twin.rows.ahead = twin.rows.number
         return found
 
@@ -371,7 +371,7 @@ def _answer(twin: Twin) -> tuple[Read, Expected]:
     def read() -> Row | None:
         found = twin.rows.answers.find(request)
         if found is None:
-            # That nothing is known of a request is never told.
+            # No answer depends on a request id that is not found.
             twin.rows.ahead = twin.rows.number
         return found
 
@@ -481,7 +481,7 @@ def test_rows_of_names_are_those_that_changed_after_a_page_of_a_large_directory(
 def test_rows_of_answers_that_a_new_leader_numbers_from_the_first_are_dropped_in_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It had none when it began; a standby that heard of older ones remembers up to which they were dropped."""
+    """The leader began without answers. A standby that had older ones knows up to which they were deleted."""
     twin = Twin(Random(1), monkeypatch)
     rows = twin.rows
     for number in (1, 2, 3):

@@ -20,14 +20,14 @@ from typing import NamedTuple
 
 from .name_tree import READS, Call, Names, Outcome, Tree, apply, shown
 
-#: Beyond this the history is too concurrent to be decided.
+#: Maximum number of configurations. With more, the history is too concurrent to be decided.
 _CONFIGURATIONS_MAX = 20_000
-#: A contradiction is explained by the answers and calls of at most so many events before it.
+#: Maximum number of events before a contradiction that may explain it.
 _EXPLAINED_EVENTS = 400
 _EXPLAINED_CONFIGURATIONS_MAX = 500
-#: Processor time after which what was found until then is shown.
+#: Processor time after which the shortest explanation found so far is shown.
 _EXPLAINED_S = 10.0
-#: These neither set nor obey permissions and quotas, which would join subtrees.
+#: Operations that neither set nor obey permissions and quotas. Those would join subtrees.
 _OPERATIONS = frozenset(("mkdirs", "create", "rename", "delete", *READS))
 
 
@@ -37,12 +37,12 @@ class Operation(NamedTuple):
     client: str
     call: Call
     called: float
-    #: When the outcome was known; None for an outcome that is unknown.
+    #: Time of the answer; None if the outcome is unknown.
     returned: float | None
     outcome: Outcome | None
-    #: Attempts under one id that is not empty are one operation.
+    #: Attempts with the same id are one operation. An empty id is no id.
     request: str = ""
-    #: When an operation with an unknown outcome could no longer take effect: its server had died.
+    #: Time after which an operation with an unknown outcome cannot take effect, since its server had died.
     over: float = math.inf
 
     def __str__(self) -> str:
@@ -52,13 +52,13 @@ class Operation(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """Why a history is not linearizable. `str` shows it to people."""
+    """Why a history is not linearizable. `str` gives a readable form."""
 
-    #: Operations whose outcomes exclude each other, whatever came of all others; in the order of their calls.
+    #: Operations whose outcomes exclude each other, whatever the others did. In the order of their calls.
     operations: list[Operation]
-    #: Operations with unknown outcomes on the same names: none of them explains it.
+    #: Operations with unknown outcomes on the same names. None of them explains the contradiction.
     unknown: list[Operation]
-    #: The states in one of which the names were before, where that is not the state before the history.
+    #: Possible states of the names before, unless it is the initial state.
     before: list[str]
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ def _by_request(history: Iterable[Operation]) -> Iterator[list[Operation]]:
 
 
 def _merged(attempts: list[Operation]) -> Operation:
-    """Return one operation: it took effect before the first answer, if there was one."""
+    """Merge the attempts of one operation. It took effect before the first answer, if there was one."""
     first = min(attempts, key=lambda attempt: attempt.called)
     answered = [attempt for attempt in attempts if attempt.returned is not None]
     if not answered:
@@ -121,7 +121,7 @@ def _paths(call: Call) -> tuple[Names, ...]:
 
 
 def _parts(history: Sequence[Operation], initial: Tree) -> Iterator[list[Operation]]:
-    """Divide a history into those of subtrees that no operation joins."""
+    """Divide a history by subtrees that no operation joins."""
     if not history:
         return
     base = _base(history, initial)
@@ -143,12 +143,12 @@ def _parts(history: Sequence[Operation], initial: Tree) -> Iterator[list[Operati
     for operation in history:
         parts.setdefault(root_of(operation.call.path[depth]), []).append(operation)
     for part in parts.values():
-        # Names below one directory that nothing touches may part again.
+        # Below a directory that no operation touches, divide again.
         yield from _parts(part, initial) if len(parts) > 1 or _base(part, initial) != base else [part]
 
 
 def _base(history: Sequence[Operation], initial: Tree) -> Names:
-    """Return the deepest directory above all operations that exists from the beginning and is never touched."""
+    """Return the deepest directory above all operations that exists initially and that none touches."""
     paths = [path for operation in history for path in _paths(operation.call)]
     common = min(paths)
     last = max(paths)
@@ -163,7 +163,7 @@ def _base(history: Sequence[Operation], initial: Tree) -> Names:
 
 
 def _of_part(initial: Tree, part: Sequence[Operation]) -> Tree:
-    """Return the tree without what no operation of the part can see."""
+    """Return the part of the tree that the operations can see."""
     paths = {path for operation in part for path in _paths(operation.call)}
     kept = {
         path: node
@@ -180,12 +180,12 @@ def _touched(call: Call) -> tuple[Names, ...]:
     """Return the roots of the subtrees that a call looks at or changes."""
     if call.op != "rename":
         return (call.path,)
-    # The parent of a target must exist: others may make it.
+    # The parent of a target must exist, and another operation may make it.
     return (call.path, call.target[:-1] or call.target)
 
 
 def _touch(one: Call, other: Call) -> bool:
-    """Return whether two calls may matter to each other."""
+    """Return whether the outcome of one call may depend on the other."""
     if one.op in READS and other.op in READS:
         return False
     return any(a[: len(b)] == b or b[: len(a)] == a for a in _touched(one) for b in _touched(other))
@@ -195,14 +195,14 @@ def _touch(one: Call, other: Call) -> bool:
 
 
 class _Configuration(NamedTuple):
-    """A tree, and the operations that made it although they are not answered yet."""
+    """A possible tree, and the operations without an answer yet that took effect in it."""
 
     tree: Tree
     applied: frozenset[int]
 
 
 class _Event(NamedTuple):
-    """A call, or the end of an operation: its answer, or the moment after which it cannot take effect."""
+    """The call of an operation, or its end: the answer, or the time after which it cannot take effect."""
 
     time: float
     is_end: bool
@@ -213,7 +213,7 @@ class _Search:
     """The search in one part. `run` explains the first contradiction."""
 
     def __init__(self, history: Sequence[Operation], initial: Tree) -> None:
-        # Reads that were never answered say nothing.
+        # Reads without an answer tell nothing.
         self._history = [each for each in history if each.returned is not None or each.call.op not in READS]
         self._initial = initial
         self._snapshots: deque[tuple[int, set[_Configuration]]] = deque(maxlen=_EXPLAINED_EVENTS)
@@ -226,7 +226,7 @@ class _Search:
         return None if failed is None else self._explained(events, operations, failed)
 
     def _explained(self, events: list[_Event], operations: dict[int, Operation], failed: int) -> Contradiction:
-        """Find few outcomes that contradict each other: forget all others, as far as there is time for it."""
+        """Find a small set of outcomes that contradict each other, by dropping others while there is time."""
         begun, start = self._snapshots[0]
         window = events[begun : failed + 1]
         earlier = {event.number for event in events[:begun]}
@@ -271,7 +271,7 @@ class _Search:
         return Contradiction(found, unknown, self._described(start, found) if begun else [])
 
     def _described(self, start: set[_Configuration], found: Sequence[Operation]) -> list[str]:
-        """Say what the configurations have at the names that matter."""
+        """Describe the names that matter in each configuration."""
         concerned = {path for operation in found for path in _paths(operation.call)}
         states = set()
         for config in start:
@@ -285,7 +285,7 @@ class _Search:
 
 
 def _forgotten(operation: Operation) -> Operation:
-    """Return an operation that may or may not have taken effect in its time."""
+    """Return the operation with an unknown outcome."""
     assert operation.returned is not None
     return operation._replace(returned=None, outcome=None, over=operation.returned)
 
@@ -308,7 +308,7 @@ def _failing(
     configurations_max: int,
     snapshots: deque[tuple[int, set[_Configuration]]] | None = None,
 ) -> int | None:
-    """Return the index of the first event that no configuration survives; None if there is none."""
+    """Return the index of the first event after which no configuration is left, None if there is none."""
     current, waiting = start, set(pending)
     for index, event in enumerate(events):
         if snapshots is not None:
@@ -332,7 +332,7 @@ def _after_end(
     waiting: set[int],
     configurations_max: int,
 ) -> set[_Configuration]:
-    """Return the configurations in which an operation took effect, or never will."""
+    """Return the configurations after the end of an operation."""
     concerned = _concerned(ended, operations, waiting)
     is_known = operations[ended].returned is not None
     after: set[_Configuration] = set()
@@ -363,7 +363,7 @@ def _after_end(
 
 
 def _concerned(ended: int, operations: Mapping[int, Operation], waiting: set[int]) -> list[int]:
-    """Return the waiting operations that may matter to one, directly or through others."""
+    """Return the unanswered operations on which one may depend, directly or through others."""
     left = waiting - {ended}
     found: list[int] = []
     reached = [ended]
@@ -377,7 +377,7 @@ def _concerned(ended: int, operations: Mapping[int, Operation], waiting: set[int
 
 
 def _taken(tree: Tree, operation: Operation) -> Tree | None:
-    """Return the tree after an operation, if its outcome can be that. An unknown one must change something."""
+    """Return the tree after an operation, None if its outcome does not fit. An unknown one must change it."""
     made, outcome = apply(tree, operation.call)
     if operation.returned is None:
         return None if made is tree else made

@@ -17,13 +17,13 @@ class Refused(Exception):
 
 @dataclass
 class Entry:
-    """A file, with the bytes that it holds, or (None) a directory."""
+    """A file with its content, or a directory (None)."""
 
     data: bytes | None = None
     permission: int = 0o755
     owner: str = ""
     group: str = ""
-    #: Set by `set_times` only: other times come from a clock.
+    #: Only `set_times` sets it. Other times come from a clock.
     times: tuple[int, int] | None = None
     replication: int = 0
     attributes: dict[str, bytes] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def shown_permission(self) -> int:
-        """The permission as listings show it: with an ACL, the group's bits are its mask, POSIX's union."""
+        """Return the permission as listings show it. With an ACL the group bits are the mask of the ACL."""
         mask = self.permission >> 3 & 7
         for bits in self.acl.values():
             mask |= bits
@@ -42,7 +42,7 @@ class Entry:
 
 
 class NameTree:
-    """What lies below a directory, by path; the directory itself is the empty path."""
+    """Everything below a directory, by path. The directory itself is the empty path."""
 
     def __init__(self, owner: str, group: str) -> None:
         self._owner, self._group = owner, group
@@ -68,7 +68,7 @@ class NameTree:
         return sorted(each[-1] for each in self.below(path) if len(each) == len(path) + 1)
 
     def summary(self, path: Path) -> tuple[int, int, int]:
-        """Directories, files and bytes of a tree, its top included."""
+        """Count directories, files and bytes of a tree, with its top."""
         self.find(path)
         found = [self.entries[each] for each in (path, *self.below(path))]
         files = [each.data for each in found if each.data is not None]
@@ -92,7 +92,7 @@ class NameTree:
         missing = [path[:depth] for depth in range(1, len(path) + 1) if path[:depth] not in self.entries]
         self._charge(path, len(missing))
         for each in missing:
-            # Parents can be entered and written by their owner.
+            # The owner can enter and write new parents.
             self.entries[each] = self._new(permission=permission if each == path else permission | 0o300)
         return True
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 Names = tuple[str, ...]
-#: Permissions do not bind this user.
+#: The superuser, to whom permissions do not apply.
 SUPERUSER = "superuser"
 
 _NOT_FOUND = "FileNotFoundException"
@@ -36,7 +36,7 @@ class Node(NamedTuple):
     permission: int = 0o755
     #: The most names that a directory may hold, itself among them.
     quota: int | None = None
-    #: From where a rename brought it.
+    #: The path from which it was renamed.
     origin: Names | None = None
 
     @property
@@ -45,7 +45,7 @@ class Node(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One request. Fields that do not belong to the operation keep their defaults."""
+    """One request. Fields that the operation does not use keep their defaults."""
 
     op: str
     path: Names
@@ -79,7 +79,7 @@ class Refused(NamedTuple):
     error: str
 
 
-#: True for a change that was made, False for a delete of nothing, a content, a status, or a directory's names.
+#: The answer: True for a change, False if a delete found nothing, a content, a status, or names of a directory.
 Answer = bool | str | tuple[object, ...]
 Outcome = Answer | Refused
 #: Operations that change nothing.
@@ -138,7 +138,7 @@ def shown(path: Names) -> str:
 
 
 def apply(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
-    """Return the tree after a call, and what the caller is told."""
+    """Return the tree after a call, and the outcome for the caller."""
     try:
         return _OPERATIONS[call.op](tree, call)
     except _Refusal as refusal:
@@ -149,7 +149,7 @@ def apply(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
 
 
 def _walk(tree: Tree, path: Names, user: str, through_file: str) -> Node | None:
-    """Return what is at a path. Raises if it leads through a file, or a directory that is closed to the user."""
+    """Return the node at a path. Raises if the path leads through a file or a directory closed to the user."""
     for depth in range(len(path)):
         node = tree.nodes.get(path[:depth])
         if node is None:
@@ -181,7 +181,7 @@ def _deepest(tree: Tree, path: Names) -> Names:
 
 
 def _need_removable(tree: Tree, path: Names, user: str) -> None:
-    """Write access to the parent, and no sticky bit in the way."""
+    """Raise unless the user may write the parent and the sticky bit permits the removal."""
     if not path or path[:-1] not in tree.nodes:
         return
     parent, node = tree.nodes[path[:-1]], tree.nodes.get(path)
@@ -194,7 +194,7 @@ def _need_removable(tree: Tree, path: Names, user: str) -> None:
 
 
 def _charge(tree: Tree, *changes: tuple[Names, int]) -> None:
-    """Refuse names that are added below directories, where there are more than before and more than may be."""
+    """Raise if added names exceed a quota of a directory above them."""
     added: dict[Names, int] = {}
     for path, names in changes:
         for depth in range(len(path)):
@@ -239,7 +239,7 @@ def _create(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
     changes: dict[Names, Node | None] = {}
     if there is None:
         _charge(tree, (call.path, len(call.path) - len(above)))
-        # Directories on the way: the bits of the one above, less those to write that the file withholds.
+        # New parents get the bits of their parent, without the write bits that the file does not have.
         permission = tree.nodes[above].permission & 0o777 & ~0o022 | 0o300
         for depth in range(len(above) + 1, len(call.path)):
             changes[call.path[:depth]] = Node(None, call.user, permission)
@@ -302,7 +302,7 @@ def _existing(tree: Tree, call: Call, through_file: str = _DENIED) -> Node:
 
 
 def _seen(tree: Tree, call: Call) -> Node:
-    """Return what has a status. Who reads asks for it first, too."""
+    """Return the node of which the status is requested. A read requests the status first, too."""
     return _existing(tree, call, _NOT_FOUND if call.user == SUPERUSER else _DENIED)
 
 

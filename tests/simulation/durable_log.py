@@ -29,12 +29,12 @@ class DurableLog(MemoryLog):
     """A `MemoryLog` that outlives crashes of the coordinator."""
 
     def __init__(self, image: apsw.Connection) -> None:
-        """`image` is that of a store of which nothing is in a log."""
+        """`image` has everything: there are no entries yet."""
         super().__init__()
         self.tables = _tables_of(image)
         #: The number of the last entry that was ever appended.
         self.last: int = image.execute("SELECT value FROM meta WHERE key = 'log_number'").get
-        #: Called before an entry is appended, and may raise, and when it is.
+        #: Called before an entry is appended, where it may raise, and after that.
         self.before: Callable[[], object] = lambda: None
         self.appended: Callable[[], object] = lambda: None
 
@@ -72,9 +72,9 @@ class DurableLog(MemoryLog):
         return {name for parent, name in self.tables[ENTRY] if parent == directory}
 
     def check_found(self, metadata: MetadataInMemory) -> None:
-        """To be called when a coordinator has opened its store again, and changed nothing."""
+        """Compare an open store with the model. Call it after a restart, before any change."""
         _check_equal(self.tables, metadata.rows)
-        # Another one for the looks: what they load is to stay unknown to the coordinator.
+        # Read with another store object, so that the coordinator's caches stay as they are.
         looking = MetadataInMemory(metadata.image, self)
         directories = {parent for parent, _ in self.tables[ENTRY]}
         for directory in directories:
@@ -83,7 +83,7 @@ class DurableLog(MemoryLog):
             assert looking.rows.place(row[4]) == (parent, name)
 
     def check_told(self, number: int) -> None:
-        """To be called when somebody is told of what entry `number` has changed."""
+        """Check that entry `number` is in the log. Call it when a client gets an answer that depends on it."""
         assert number <= self.last, f"entry {number} was told of while the log had {self.last}"
 
 
@@ -97,7 +97,7 @@ def _tables_of(image: apsw.Connection) -> Tables:
 
 
 def _check_equal(model: Tables, rows: Rows) -> None:
-    """Compare the model with the rows of an image and those that changed since."""
+    """Compare the model with the rows of the image and the changed rows."""
     found = _tables_of(rows.image._connection)  # type: ignore[attr-defined]
     for number, table in enumerate(TABLES):
         for first, changed in rows.changed[number].items():

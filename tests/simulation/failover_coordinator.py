@@ -117,7 +117,7 @@ class FailoverCoordinator(SimulatedCoordinator):
         return world.random.choice(fates) if world.random.random() < 0.03 else Mishap.NONE
 
     def _die_in_between(self) -> None:
-        """Now and then it dies when an entry is in the journal and not in its own log."""
+        """Sometimes die when an entry is in the journal and not in the own log."""
         if self.story.is_hostile and self.world.random.random() < 0.001:
             raise Killed
 

@@ -102,7 +102,7 @@ class FailoverWorld(SimulatedCluster):
         self.deaths += 1
 
     def check_store(self, coordinator: FailoverCoordinator) -> None:
-        """To be called when a coordinator has another entry in its log."""
+        """Check a coordinator's store. Call it after each entry of its log."""
         number, epoch = self._epoch_at
         while (entry := self.server.entries.get(number + 1)) is not None:
             assert entry[0] >= epoch, f"entry {number + 1} of epoch {entry[0]} came after one of epoch {epoch}"

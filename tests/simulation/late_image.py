@@ -1,4 +1,4 @@
-"""The image of a simulated coordinator: written at moments of chance, as by the process beside the real one."""
+"""The image of a simulated coordinator, written at random times, as a second process writes the real one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NEVER = 1_000_000_000
 
 
 class LateImage(InlineImage):
-    """Takes a part of what waits in one moment, and says in a later one how far it has come."""
+    """Applies some of the waiting entries, and reports that at a later time."""
 
     def __init__(self, writer: ImageWriter, random: Random) -> None:
         super().__init__(writer, waiting_max=_NEVER)

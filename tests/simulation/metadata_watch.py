@@ -13,13 +13,13 @@ from peacefs.coordinator.metadata.tables import QUOTA
 
 
 def check_image(image: apsw.Connection) -> None:
-    """All that `peacefs metadata check` looks at, at any entry; so quotas count what a recount finds."""
+    """Check an image as `peacefs metadata check` does, which also recounts quotas."""
     findings = check_tables(image, lambda _name, _done, _all: None)
     assert findings.problems == []
 
 
 def check_sound(metadata: MetadataInMemory) -> None:
-    """The same of a store, with all that is in its log."""
+    """Check a store with all entries of its log."""
     check_image(metadata.imaged())
 
 
@@ -39,7 +39,7 @@ class QuotaWatch:
         self.looks = 0
 
     def look(self) -> None:
-        """To be called with each entry."""
+        """Compare with the last call. Call it after each entry."""
         rows = self._rows()
         self.looks += bool(rows)
         for directory, now in rows.items():

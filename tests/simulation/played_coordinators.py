@@ -37,9 +37,9 @@ T = TypeVar("T")
 _PLAYED_S = 40.0
 _SETTLED_S = 30.0
 _QUIET_S = 2.0
-#: So many clients change names at once, so that entries carry several changes.
+#: Number of clients that change names at once, so that entries have several changes.
 _CLIENTS = 2
-#: The image is written after so long at most.
+#: Maximum pause before the image is written.
 _IMAGE_PAUSE_S = 3.0
 
 
@@ -94,7 +94,7 @@ class Story:
         return next(each for each in self.coordinators if each.leadership.leads)
 
     def check(self, log: DurableLog) -> None:
-        """To be called when a coordinator has another entry in its log."""
+        """Check a coordinator's rows. Call it after each entry of its log."""
         epochs = [self.server.entries[number][0] for number in sorted(self.server.entries)]
         assert epochs == sorted(epochs), "an entry of an older epoch came after one of a newer"
         number, names = log.meta("journal_number"), frozenset(log.names_in(ROOT))
@@ -150,7 +150,7 @@ class PlayedCoordinator:
     # -- what befalls it -----------------------------------------------------------------------------
 
     def _die_in_between(self) -> None:
-        """Now and then it dies when an entry is in the journal and not in its own log."""
+        """Sometimes die when an entry is in the journal and not in the own log."""
         if self.story.is_hostile and self.story.random.random() < 0.002:
             raise Killed
 
@@ -264,7 +264,7 @@ class PlayedCoordinator:
     # -- the follower ----------------------------------------------------------------------------------
 
     def changed(self, touched: Touched) -> None:
-        """Whatever is looked at is read anew."""
+        """Do nothing: nothing here caches rows."""
 
     def tick(self) -> None:
         """There are no datanodes."""

@@ -74,7 +74,7 @@ _COPIED_PER_COMMIT = 2
 _COMPARED_EVERY_TICKS = 6
 #: As many as SQLite can have.
 _PAGES_MAX = 4294967294
-#: The process that writes the image sleeps so long at most; each life of a coordinator has another one.
+#: Maximum pauses of the process that writes the image. Each life of a coordinator draws one.
 _IMAGE_PAUSES_S = (0.005, 0.05, 0.5, 5.0, 60.0)
 
 
@@ -134,7 +134,7 @@ class SimulatedCoordinator:
         return store_in_memory().image
 
     def start(self) -> None:
-        """Find log and image as the last crash left them: whatever was under way, they are sound."""
+        """Start with the log and the image that the last crash left. They must be sound."""
         world = self.world
         world.restart(self.node)
         self.make_room()
@@ -191,14 +191,14 @@ class SimulatedCoordinator:
         return True
 
     def appended(self) -> None:
-        """Another entry is in the log."""
+        """Check the quotas after each entry of the log."""
         self.quotas.look()
 
     async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
         return await self.commits.commit(change, in_any_case=in_any_case)
 
     def _keep_image(self, writer: WriterThread, commits: SimulatedCommits) -> None:
-        """Have the image written, by another process: its steps are none of the coordinator's."""
+        """Have the image written at random times, as by a second process."""
         random = self.world.random
         pause_s_max = random.choice(_IMAGE_PAUSES_S)
 
@@ -241,7 +241,7 @@ class SimulatedCoordinator:
         self.world.crash(self.node)
 
     def fill_disk(self) -> None:
-        """From now on the log finds no room for another entry, and the image none for another page."""
+        """Leave no room for another entry of the log or another page of the image."""
         self.log.fails = LogFull("the disk is full")
         self.image.execute("PRAGMA max_page_count = 1")
 
@@ -262,7 +262,7 @@ class SimulatedCoordinator:
         restored.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
 
     def put_back(self, backup: apsw.Connection) -> None:
-        """Put a copy in the place of log and image, as a careless hand does; `start` follows."""
+        """Replace log and image by a copy, as a careless operator does. Call `start` afterwards."""
         self.image = _copy(backup)
         self.log = DurableLog(self.image)
 
@@ -273,7 +273,7 @@ class SimulatedCoordinator:
             yield from fx.sleep(often(_COMPARED_EVERY_TICKS, 1) * tick_interval_s)
 
     async def answer(self, caller: str, message: Message) -> Message:
-        """Answer a message as the service does: what it depends on is durable then."""
+        """Answer a message as the service does, when all that the answer depends on is durable."""
         try:
             if isinstance(message, OnLink):
                 return await self._on_link(caller, message)

@@ -38,7 +38,7 @@ class SimulatedConnection(fx.Connection):
         self.reads_descriptor = False
         #: So much of a payload the receiver takes with its head, and what it has not taken of it yet.
         self.payload_max: int | None = None
-        #: Whether a receiver of several frames takes another one after this.
+        #: Returns whether a receiver of several frames takes another one after this one.
         self.more_after: Callable[[Frame], bool] | None = None
         self.rest = b""
         self.broken = False
@@ -58,7 +58,7 @@ class SimulatedConnection(fx.Connection):
         return head + payload if self.sealer is None else b"".join(self.sealer.seal(head, payload))
 
     def wire_of(self, frames: Sequence[Frame]) -> bytes:
-        """Return several frames as they are sent at once, under one seal."""
+        """Return the bytes of several frames that are sent together, under one seal."""
         sent = b"".join(encode(each.message, len(each.payload), each.tag) + each.payload for each in frames)
         return sent if self.sealer is None else b"".join(self.sealer.seal(sent))
 

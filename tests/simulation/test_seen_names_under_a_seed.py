@@ -28,7 +28,7 @@ _PLAYED_S = often(20, 120)
 
 
 class Lives:
-    """How far each name has come, as far as anybody was told; `ends` are those whose end somebody asked for."""
+    """The latest stage of each name that any client has seen. `ends` are names whose removal was requested."""
 
     def __init__(self) -> None:
         self.reached: dict[str, int] = {}
@@ -39,7 +39,7 @@ class Lives:
         self.reached[name] = max(self.reached.get(name, _ABSENT), stage)
 
     def seen(self, before: dict[str, int], name: str, *, is_there: bool) -> None:
-        """Somebody who began to look at `before` has seen whether a name is there."""
+        """Check and record a look at a name. `before` has the stages when the look began."""
         stage = before.get(name, _ABSENT)
         if is_there:
             assert stage != _GONE, f"{name} was gone, and is there again"
@@ -50,7 +50,7 @@ class Lives:
 
 
 def changing(who: str, lives: Lives, random: Random) -> fx.Steps[None]:
-    """Make, move and delete names of its own; what fails is in doubt, and left alone."""
+    """Make, move and delete names. A name whose change fails is not used again."""
     mine: list[str] = []
     number = 0
     while True:
@@ -85,7 +85,7 @@ def looking(lives: Lives, random: Random) -> fx.Steps[None]:
         before = dict(lives.reached)
         try:
             if before and random.random() < 0.5:
-                # The latest are those that are not durable yet, if any is.
+                # Prefer the latest names, which may not be durable yet.
                 name = random.choice(list(before)[-6:])
                 is_there = yield from _stat(name)
                 lives.seen(before, name, is_there=is_there)
@@ -107,7 +107,7 @@ def _stat(name: str) -> fx.Steps[bool]:
 
 
 class Mishaps:
-    """The coordinator dies at any moment, mostly soon after changes; its disk is full for a while."""
+    """Kills the coordinator at random times, mostly soon after changes, and fills its disk for a while."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster

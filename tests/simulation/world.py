@@ -391,7 +391,7 @@ class World:
 
     def _close(self, task: Task, effect: fx.Close) -> None:
         self._break(end_of(effect.connection))
-        # Another participant of this end may wait for what comes.
+        # Wake another participant that waits at this end.
         self._wake_receiver(end_of(effect.connection))
         self._later(task, 0.0)
 
@@ -414,7 +414,7 @@ class World:
         self._later(task, 0.0)
 
     def _read_from_memory(self, task: Task, effect: fx.ReadFromMemory) -> None:
-        """What is in memory is for chance to say."""
+        """Return each part, or None for a part that is not in memory, at random."""
         found: list[bytes | None] = []
         for path, offset, length in effect.parts:
             try:

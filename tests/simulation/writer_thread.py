@@ -24,9 +24,9 @@ from peacefs.runtime import effects as fx
 
 T = TypeVar("T")
 _WRITE_S_MAX = 0.004
-#: The loop may be busy with others for so long before it hears of an entry: mostly a moment.
+#: Maximum delays before the loop learns of an entry, since it may be busy. One is drawn for each entry.
 _HEARD_AFTER_S = (0.001, 0.004, 0.02, 0.3)
-#: Longer than anybody waits.
+#: Longer than any wait.
 _PATIENCE_S = 100_000.0
 
 
@@ -36,7 +36,7 @@ class WriterThread:
     def __init__(
         self, world: World, node: Node, random: Random, reaches_journal: Callable[[], bool] = lambda: True
     ) -> None:
-        """While `reaches_journal` says no, the thread asks again and again, and the loop goes on."""
+        """While `reaches_journal` returns False, the thread tries again, and the loop goes on."""
         self._world = world
         self._node = node
         self._generation = node.generation
@@ -66,11 +66,11 @@ class WriterThread:
         self.later(self._random.uniform(0.0, _WRITE_S_MAX), write)
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Call something on the loop when what is ready has had its turn."""
+        """Call `action` on the loop after all callbacks that are ready."""
         self.later(0.0, action)
 
     def close(self) -> None:
-        """Processes of the world are never stopped in order."""
+        """Do nothing: simulated processes are only killed."""
 
     def _tell(self, done: Callable[[BaseException | None], None], error: BaseException | None) -> None:
         try:
@@ -84,7 +84,7 @@ class WriterThread:
         return self._node.up and self._node.generation == self._generation
 
     def later(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Call something if the process still lives then; not before it goes on where it is stopped."""
+        """Call `action` after a delay, if the process still lives; after its pause, if it is paused then."""
 
         def act() -> None:
             if not self._lives:
@@ -116,7 +116,7 @@ class SimulatedCommits:
         return answer
 
     async def until_durable(self, number: int) -> None:
-        """Return when an entry is durable. Raises ServiceUnready when it was refused."""
+        """Wait until an entry is durable. Raises ServiceUnready if it was undone."""
         settled = _Settled()
         self.group.wait_for(number, settled)
         await settled.wait()
@@ -126,7 +126,7 @@ class SimulatedCommits:
 
 
 class _Settled:
-    """Told that what was waited for is durable, or why it is not."""
+    """A `Settled` callback that a task can await."""
 
     def __init__(self) -> None:
         self._ticket = fx.Ticket()

@@ -1,4 +1,4 @@
-"""The twin of group commit for tests: each change has an entry of its own, durable before `submit` returns."""
+"""Group commit for tests: each change has its own entry, which is durable before `submit` returns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Commits(Protocol):
         """
 
     def wait_for(self, number: int, settled: Settled) -> None:
-        """Have `settled` called when an entry is durable, or is not to be."""
+        """Call `settled` when an entry is durable or was undone."""
 
 
 class ImmediateCommit:

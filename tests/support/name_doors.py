@@ -16,15 +16,15 @@ from peacefs.client.control.values import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import FileChanged, PeacefsError
 
-#: As long as the product's client asks again.
+#: The time for which the product's client retries.
 _RETRY_S, _PAUSE_S = 20.0, 0.05
 _ANSWER_S = 60.0
-#: Errors after which the caller is to ask again: they do not say that nothing was done.
+#: Errors after which the caller must retry. The operation may have taken effect.
 _RETRIABLE = frozenset(("RetriableException", "SafeModeException", "StandbyException", "BlockMissingException"))
 
 
 class Unknown(Exception):
-    """No answer says whether the operation took effect. `since` is when it can last have reached a coordinator."""
+    """The outcome is unknown. `since` is the last time at which the operation can have reached a coordinator."""
 
     def __init__(self, why: str, since: float) -> None:
         super().__init__(why)
@@ -41,13 +41,13 @@ class Door(Protocol):
     name: str
 
     def perform(self, call: Call) -> Outcome:
-        """Raises Unknown, NotSent."""
+        """Perform a call and return its outcome. Raises Unknown, NotSent."""
 
     def close(self) -> None: ...
 
 
 class FramesDoor:
-    """The Python client: it repeats requests under their ids, over new connections."""
+    """The Python client, which retries requests with their ids over new connections."""
 
     name = "frames"
 
@@ -101,7 +101,7 @@ class FramesDoor:
 
 
 class WebHdfsDoor:
-    """Bare HTTP, a connection per request. Changes that were sent are not repeated: they have no ids."""
+    """Bare HTTP, one connection per request. Changes are not retried, since they have no request ids."""
 
     name = "WebHDFS"
 
@@ -129,13 +129,13 @@ class WebHdfsDoor:
             try:
                 status, body, since = self._ask(there.netloc, "PUT", f"{there.path}?{there.query}", data)
             except Unknown as unknown:
-                # The datanode may still be asking a coordinator.
+                # The datanode may still be calling a coordinator.
                 raise Unknown(str(unknown), time.monotonic()) from None
             since = time.monotonic()
         return True if status == 201 else _refused(status, body, since)
 
     def _ask(self, netloc: str, method: str, url: str, data: bytes = b"") -> tuple[int, dict[str, Any], float]:
-        """Return the status, what was said, and when the connection was there."""
+        """Return the status, the body, and the time at which the connection was open."""
         deadline = time.monotonic() + _RETRY_S
         while True:
             connection = http.client.HTTPConnection(netloc, timeout=_ANSWER_S)

@@ -1,4 +1,4 @@
-"""Clients that do random things to few names at once, and write down what they were told."""
+"""Clients that do random operations on few names concurrently, and record the outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.name_doors import Door, NotSent, Unknown
 
 _NAMES = "abc"
 _OPERATIONS = ("mkdirs", "create", "create", "rename", "rename", "delete", "read", "stat", "list")
-#: One in so many operations is in the directory that all clients share.
+#: On average, one of this many operations is in the directory that all clients share.
 _SHARED_ONE_IN = 4
 _WITH_CONTENT = 0.25
 _PAUSE_S = 0.004
@@ -39,7 +39,7 @@ def draw(chance: random.Random, top: Names, content: str) -> Call:
 
 
 class Recorder:
-    """What clients saw, and when coordinators were known to be dead. `operations` is the history."""
+    """Records the outcomes of clients, and when coordinators were dead. `operations` is the history."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[Operation, float]] = []
@@ -47,11 +47,11 @@ class Recorder:
         self.surprises: list[str] = []
 
     def died(self) -> None:
-        """The coordinator has ended, and no other was started yet."""
+        """Record that the coordinator has ended and no other was started yet."""
         self._deaths.append(time.monotonic())
 
     def do(self, client: str, door: Door, call: Call) -> None:
-        """Perform a call, and write it down."""
+        """Perform a call and record it."""
         called = time.monotonic()
         try:
             outcome = door.perform(call)
@@ -66,7 +66,7 @@ class Recorder:
         self._seen.append((Operation(client, call, called, time.monotonic(), outcome), 0.0))
 
     def operations(self) -> list[Operation]:
-        """Return the history. What reached a coordinator that died had taken effect by then, or never."""
+        """Return the history. What reached a dead coordinator took effect before its end, or never."""
         return [self._bounded(operation, since) for operation, since in self._seen]
 
     def _bounded(self, operation: Operation, since: float) -> Operation:
@@ -94,7 +94,7 @@ class Recorder:
 
 
 class Workload:
-    """Threads that are clients, from `start` to `stop`: in groups with a directory each, and in a shared one."""
+    """Client threads, from `start` to `stop`, in groups. Each group has a directory, and all share one."""
 
     def __init__(self, recorder: Recorder, seed: int, groups: Sequence[Sequence[Door]], prefix: str = "") -> None:
         self._recorder = recorder
@@ -109,7 +109,7 @@ class Workload:
         ]
 
     def tree(self) -> Tree:
-        """Return the tree that clients begin with: the directories of the groups, which must be there."""
+        """Return the initial tree: the directories of the groups, which must exist."""
         return Tree({(): Node(None)} | {(top,): Node(None) for top in self.tops})
 
     def start(self) -> None:

@@ -1,1 +1,1 @@
-"""The log of the metadata: what a commit changed, durable in one write and one sync. Begin at `segments`."""
+"""The log of the metadata. One write and one sync make a commit durable. Begin with `segments.py`."""

@@ -1,7 +1,7 @@
-"""One entry of the log, which is one commit: its numbers, its changes, and the checksum that chains it.
+"""The format of an entry of the log. One entry is one commit.
 
-The checksum of an entry covers the checksum of the one before it and its own bytes. So an entry that is put back,
-exchanged or left out breaks the chain, and what follows a damaged entry is known to follow it.
+An entry has a checksum of its own and one that also covers the entry before it: the chain. So an older, exchanged
+or missing entry breaks the chain. An entry behind a damaged one can still be verified by its own checksum.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from peacefs.coordinator.metadata.tables import Row
 
-#: The bytes with which each entry begins.
+#: The first bytes of each entry.
 MARK: Final = b"pfL1"
-#: The mark, the bytes of the content, the entry's number, its own checksum, and that of the chain.
+#: The mark, the length of the content, the entry's number, its own checksum, and its checksum in the chain.
 _HEAD: Final = struct.Struct(">4sIQQQ")
 HEAD_BYTES: Final = _HEAD.size
 #: Entries begin at multiples of this.
 ALIGNMENT: Final = 8
-#: The version of `Content`; the schemas of the releases whose entries are statements of SQL are below.
+#: The version of `Content`. Lower numbers are the schemas of releases whose entries are SQL statements.
 FORMAT: Final = 18
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The content of an entry: the changes of a commit in the order in which they were made.
+    """The content of an entry: the changes of a commit, in the order in which they were made.
 
-    A change is the number of a table and a row to put there, or the number's complement and the key of a row to
-    delete. `format` and `reserved` stand where entries of earlier releases have their versions.
+    A change is the number of a table and a row to put there, or the complement of the number and the key of a row
+    to delete. `format` and `reserved` are in the place of the versions in entries of earlier releases.
     """
 
     format: int
@@ -41,7 +41,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class LogEntry(NamedTuple):
-    """An entry that was read, and found to follow the one before it."""
+    """An entry that was read and verified. `chain` is its checksum in the chain."""
 
     number: int
     chain: int
@@ -67,7 +67,7 @@ def format_of(content: bytes) -> int:
 
 
 def pack(number: int, chain: int, content: bytes) -> tuple[bytes, int]:
-    """Return the bytes of an entry, padded, and its place in the chain; `chain` is that of the entry before."""
+    """Return the padded bytes of an entry, and its checksum in the chain. `chain` is that of the one before."""
     own = xxh3_64_digest(content, number & 0xFFFFFFFF)
     after = _chained(chain, number, own)
     head = _HEAD.pack(MARK, len(content), number, int.from_bytes(own, "big"), after)
@@ -75,7 +75,7 @@ def pack(number: int, chain: int, content: bytes) -> tuple[bytes, int]:
 
 
 def unpack(data: memoryview, at: int, number: int, chain: int) -> LogEntry | None:
-    """Return the entry at a place if it is sound and is the one of that number that follows in the chain."""
+    """Return the entry at an offset if it is sound, has this number, and follows `chain`. None otherwise."""
     found = unpack_alone(data, at)
     if found is None or found.number != number:
         return None
@@ -84,7 +84,7 @@ def unpack(data: memoryview, at: int, number: int, chain: int) -> LogEntry | Non
 
 
 def unpack_alone(data: memoryview, at: int) -> LogEntry | None:
-    """Return the entry at a place if it is sound by itself, whatever it follows."""
+    """Return the entry at an offset if its own checksum is right, whatever it follows. None otherwise."""
     if len(data) - at < HEAD_BYTES:
         return None
     mark, length, number, own, chain = _HEAD.unpack_from(data, at)
@@ -96,7 +96,7 @@ def unpack_alone(data: memoryview, at: int) -> LogEntry | None:
 
 
 def size_of(entry: LogEntry) -> int:
-    """Return how many bytes an entry takes, its padding included."""
+    """Return the number of bytes of an entry, with its padding."""
     taken = HEAD_BYTES + len(entry.content)
     return taken + -taken % ALIGNMENT
 

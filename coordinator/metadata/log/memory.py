@@ -1,4 +1,4 @@
-"""The twin of the log in files, for stores in memory: what was appended outlives the store that appended it."""
+"""A log in memory, for stores in memory. It can outlive the store that appends to it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from .entry import LogEntry, pack
 
 
 class MemoryLog:
-    """Entries that are durable and that the image is not known to have."""
+    """A `Log` in memory. `entries` are those that were appended and not dropped."""
 
     def __init__(self) -> None:
         self.entries: list[LogEntry] = []
         self._chain = 0
-        #: Raised by the next append, if set.
+        #: Raised by `append`, if set.
         self.fails: Exception | None = None
 
     def append(self, number: int, content: bytes) -> int:
@@ -25,4 +25,4 @@ class MemoryLog:
         self.entries = [entry for entry in self.entries if entry.number >= number]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no file to close."""

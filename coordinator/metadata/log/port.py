@@ -1,4 +1,4 @@
-"""What the metadata asks of the log, and of what lies beside it; and the entry that is handed to it."""
+"""The ports to the log and to the files beside it, and the entry that is passed to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peacefs.coordinator.metadata.tables import Row
 
 
 class Sealed:
-    """An entry that is to be made durable."""
+    """A closed entry on its way to the log."""
 
     __slots__ = ("chain", "changes", "content", "epoch", "is_journaled", "is_written", "number", "refusal", "tx")
 
@@ -18,40 +18,40 @@ class Sealed:
         self.epoch = epoch
         self.changes = changes
         self.content = content
-        #: The journal has it, or does not need it.
+        #: True if the journal has the entry, or if there is none to write.
         self.is_journaled = False
         self.is_written = False
-        #: Why it was undone, if so.
+        #: Why the entry was undone, if it was.
         self.refusal: Exception | None = None
-        #: Its place in the chain of the log, once it is written.
+        #: The checksum of the entry in the chain of the log, once it is written.
         self.chain = 0
 
 
 class Log(Protocol):
-    """Where entries are made durable."""
+    """Makes entries durable."""
 
     def append(self, number: int, content: bytes) -> int:
-        """Return the place of the entry in the chain.
+        """Make an entry durable and return its checksum in the chain.
 
-        Raises LogFull, and has changed nothing; OSError when nothing is known.
+        Raises LogFull if there is no room; then nothing was changed. After OSError the entry may be in the log.
         """
 
     def drop_before(self, number: int, kept_bytes: int = 0) -> None:
-        """Entries below that number are needed no longer, but for the last ones of so many bytes."""
+        """Delete entries below a number, but keep about the last `kept_bytes` of them."""
 
     def close(self) -> None: ...
 
 
 class Witness(Protocol):
-    """Looks after what lies beside the log: the place of the files, and the record of the last commit."""
+    """Watches the paths of the files, and keeps the record of the last commit."""
 
     def check(self) -> None:
-        """Raise OSError, or Moved, if what was written does not lie where the path leads."""
+        """Raise OSError, Moved or LogMoved if a file that is written is no longer at its path."""
 
     def note(self, tx: int, epoch: int) -> None:
-        """A commit is durable. Raises OSError."""
+        """Record a durable commit. Raises OSError."""
 
     def sync(self) -> None:
-        """Make durable what was noted. Raises OSError."""
+        """Make the record durable. Raises OSError."""
 
     def close(self) -> None: ...

@@ -1,9 +1,10 @@
-"""The files of the log: written by one thread, one write and one sync for each entry.
+"""The files of the log, its segments. One thread appends, with one write and one sync for each entry.
 
-A segment is filled with zeros when it is made, so that a sync writes no metadata of the file system, and a disk
-that is full is met when a segment is made and not in the middle of an entry. Its name ends with the number of its
-first entry. What a crash tore is the last entry of the last segment, and was never acknowledged; a damaged entry
-behind which there is a sound one was acknowledged, and is never passed over (decision 26).
+A new segment is filled with zeros. So a sync writes no metadata of the file system, and a full disk is found when
+a segment is made, not in the middle of an entry. The name of a segment ends with the number of its first entry.
+
+A crash can tear only the last entry of the last segment, which was not acknowledged. A damaged entry with a sound
+one behind it was acknowledged: reading stops with LogDamaged then (decision 26).
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ from .entry import ALIGNMENT, HEAD_BYTES, MARK, LogEntry, pack, size_of, unpack,
 log_segment_bytes: Final = MIB
 
 _MAGIC: Final = b"pfslog01"
-#: The mark, whose store the log is of, the number of the first entry, and the chain before it.
+#: The mark, a hash of the cluster id, the number of the first entry, and the chain before it.
 _SEGMENT_HEAD: Final = struct.Struct(">8s16sQQ")
 _FIRST_AT: Final = 64
 _ENDING: Final = ".log-"
 
 
 class LogFull(Exception):
-    """There is no room on the disk for another segment: nothing was written."""
+    """There is no room on the disk. The entry was not appended."""
 
 
 class LogMoved(Exception):
-    """The segment that is written to lies elsewhere than its path says."""
+    """The segment that is written to is no longer at its path."""
 
 
 class LogDamaged(Exception):
-    """Entries that were acknowledged cannot be read."""
+    """Acknowledged entries cannot be read."""
 
 
 class Position(NamedTuple):
-    """The last entry that somebody has: its number and its place in the chain."""
+    """An entry in the log: its number and its checksum in the chain."""
 
     number: int
     chain: int
@@ -57,7 +58,7 @@ class SegmentLog:
     """Appends to the log of one store. Used by one thread at a time."""
 
     def __init__(self, store: Path, cluster_id: str, last: Position) -> None:
-        """`last` is the last entry there is; what follows it goes to a new segment."""
+        """`last` is the last entry of the log. The next one begins a new segment."""
         self._store = store
         self._identity = _identity(cluster_id)
         self._last = last
@@ -69,9 +70,9 @@ class SegmentLog:
         self._status: os.stat_result | None = None
 
     def append(self, number: int, content: bytes) -> int:
-        """Make an entry durable; return its place in the chain.
+        """Make an entry durable and return its checksum in the chain.
 
-        Raises LogFull, and has changed nothing; OSError when nothing is known.
+        Raises LogFull if there is no room; then nothing was changed. After OSError the entry may be in the log.
         """
         assert number == self._last.number + 1, f"entry {number} follows {self._last.number}"
         data, chain = pack(number, self._last.chain, content)
@@ -117,7 +118,7 @@ class SegmentLog:
         self._status = os.fstat(descriptor)
 
     def check(self) -> None:
-        """Raise LogMoved if what was appended last does not lie where its path leads."""
+        """Raise LogMoved if the segment that is written to is no longer at its path."""
         if self.path is None or self._status is None:
             return
         try:
@@ -128,7 +129,7 @@ class SegmentLog:
             raise LogMoved(f"{self.path} was moved, deleted or replaced while this coordinator had it open")
 
     def drop_before(self, number: int, kept_bytes: int = 0) -> None:
-        """Delete segments whose entries all lie before `number`, but for the last ones of so many bytes together.
+        """Delete segments that have only entries below `number`, but keep the last `kept_bytes` of them.
 
         Raises OSError.
         """
@@ -152,7 +153,7 @@ def segment_path(store: Path, number: int) -> Path:
 
 
 def list_segments(store: Path) -> list[tuple[int, Path]]:
-    """Return the segments of a store in order, with the numbers of their first entries."""
+    """Return the number of the first entry and the path of each segment, in order."""
     found = []
     for path in store.parent.glob(f"{store.name}{_ENDING}*"):
         ending = path.name.removeprefix(store.name + _ENDING)
@@ -162,10 +163,10 @@ def list_segments(store: Path) -> list[tuple[int, Path]]:
 
 
 def read_entries(store: Path, cluster_id: str, after: Position) -> Iterator[LogEntry]:
-    """Yield the entries that follow one, in order, to the end of the log.
+    """Yield the entries after `after`, in order, to the end of the log.
 
-    Raises LogDamaged where entries behind the end show that it is not the end, StartupError for files that cannot
-    be read or are of another store.
+    Raises LogDamaged if an acknowledged entry is missing or damaged, and StartupError if a file cannot be read or
+    is of another cluster.
     """
     last = after
     segments = list_segments(store)
@@ -186,7 +187,7 @@ def read_entries(store: Path, cluster_id: str, after: Position) -> Iterator[LogE
 
 
 def sync_entries(store: Path) -> None:
-    """Make durable what was read: after a kill the last entry may be in memory alone. Raises OSError."""
+    """Sync the last segments: after a kill the last entry may be in the page cache alone. Raises OSError."""
     for _, path in list_segments(store)[-2:]:
         with path.open("rb") as segment:
             os.fsync(segment.fileno())
@@ -214,9 +215,9 @@ def _entries_of(path: Path, first: int, cluster_id: str, last: Position) -> Iter
 
 
 def _sound_behind(data: memoryview, at: int, number: int) -> int | None:
-    """Return the number of a sound entry that lies behind a place and was written after entry `number`.
+    """Search behind offset `at` for a sound entry with a number above `number`. Return its number.
 
-    An entry is written when the one before it is synced.
+    Such an entry proves that entry `number` was synced, since an entry is written only after the sync of the last.
     """
     begin = at + ALIGNMENT
     while begin < len(data) - HEAD_BYTES:
@@ -231,7 +232,7 @@ def _sound_behind(data: memoryview, at: int, number: int) -> int | None:
 
 
 def _next_mark(data: memoryview, begin: int) -> int:
-    """Return the next place at which an entry may begin; -1 where there is none."""
+    """Return the next offset at which an entry may begin, -1 if there is none."""
     obj = data.obj
     assert isinstance(obj, bytes)
     while True:

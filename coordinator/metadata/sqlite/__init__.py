@@ -1,5 +1,5 @@
-"""The image of the metadata in SQLite: its schema, what writes and reads it, checks and backups.
+"""The image of the metadata in SQLite: schema, writing, reading, checks and backups.
 
-Begin with `store.py`; `engine.py` is what others see of it. Imported by `metadata.engines` alone, for the service
-and the commands; everything else knows `metadata.store`.
+Begin with `store.py`. `engine.py` is the interface for other packages. Only `metadata.engines` imports it, for the
+service and the commands; all other code uses `metadata.store`.
 """

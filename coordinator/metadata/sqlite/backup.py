@@ -98,7 +98,7 @@ def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = Fals
                     progress((pages - copying.remaining) * page_bytes, pages * page_bytes)
                     if copying.remaining:
                         time.sleep(backup_pause_s)
-            # The view keeps the image from being synced, and so the log that it lacks from being dropped.
+            # While this view is open the image is not synced, so segments that it lacks are not deleted.
             apply_log(store, sink)
             source.execute("COMMIT")
         _alter(target, [] if is_exact else _HELD_FLOOR)
@@ -119,14 +119,16 @@ def _alter(copied: Path, statements: Sequence[tuple[str, tuple[int, ...]]]) -> N
 def restore(
     backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool, with_log: bool = False
 ) -> Restored:
-    """Makes the store what `backup` was. The store that was there is set aside as `<name>.replaced`.
+    """Replace the store by `backup`. The former store is set aside as `<name>.replaced`.
 
-    Its epoch is above those of both, by a number drawn at random: a backup that is restored a second time then
-    repeats no number of the first time, not even of datanodes that are away. The numbers of its changes go on from
-    there, so that what was committed after the backup is not taken for missing. `with_log` goes on from it with
-    the log that is there: for a store that is damaged while its log is not. Asked again after a crash it goes on
-    where it stopped; until then no coordinator starts there. Raises StartupError when a coordinator has the
-    store open, when the backup is none or damaged, and when there is a store that is not to be replaced.
+    Its epoch is above those of both, by a random number. So restoring a backup a second time repeats no number of
+    the first time, even if datanodes are away. Its transactions are numbered from there, so that commits after the
+    backup do not count as missing. `with_log` also applies the later changes from the log of the former store, for
+    a store that is damaged while its log is sound.
+
+    After a crash, call it again: it goes on where it stopped. Until then no coordinator starts on the store.
+    Raises StartupError if a coordinator has the store open, if `backup` is not a sound backup, or if there is a
+    store and `replace` is false.
     """
     metadata_file.verify_backup(backup)
     if backup.resolve() == store.resolve():
@@ -161,7 +163,7 @@ def restore(
 
 
 def _replay(store: Path, copied: Path) -> int:
-    """Apply the log of a store to a copy of an earlier state of it; return how many entries there were.
+    """Apply the log of a store to a copy of an earlier state, and return the number of entries.
 
     Raises StartupError where the log does not go on from the copy, or is damaged.
     """

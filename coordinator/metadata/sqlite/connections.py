@@ -1,7 +1,7 @@
-"""Connections to stores: what is read from a database's file is compared with the checksums of its pages.
+"""Connections to stores that compare each page they read with its checksum.
 
-SQLite reaches its files through `_SummedFiles`. A page of the database, or of its log, that does not match raises
-DamagedPage out of the statement that read it.
+SQLite opens its files through `_SummedFiles`. If a page of the database, or of its log, does not match, the
+statement that reads it raises DamagedPage.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DamagedPage(ServiceUnready):
 
 
 class StoresDiffer(DamagedPage):
-    """The rows of this store are not the leader's."""
+    """The rows of this store differ from the leader's."""
 
 
 #: For each store in which this process met a damaged page: the first one, in words.
@@ -93,13 +93,13 @@ def is_want_of_room(error: BaseException) -> bool:
 
 
 def damage_of(store: Path) -> DamagedPage | None:
-    """Return what was raised in this process when it met a damaged page of a store."""
+    """Return the error that this process raised for a damaged page of a store, None if there was none."""
     what = damage_met.get(store.absolute())
     return None if what is None else DamagedPage(f"the metadata is damaged: {what}")
 
 
 def damage_found(scrub: PageScrub, pages: int, *, is_log_copied: bool) -> Exception | None:
-    """Verify the next `pages` pages; return what is wrong with one of them, or with reading them."""
+    """Compare the next `pages` with their checksums. Return the error if one is damaged or cannot be read."""
     try:
         found = scrub.look(pages, is_log_copied=is_log_copied)
     except OSError as error:
@@ -184,10 +184,10 @@ class _Database(apsw.VFSFile):
 
 
 class _Log(apsw.VFSFile):
-    """The file of the log of a database.
+    """The file of SQLite's log.
 
-    SQLite verifies its frames only when it recovers the log. So the checksum of each page that is written to it
-    lies in a file beside, where all processes that read it find it; it need not outlive them.
+    SQLite verifies frames of the log only when it recovers the log. So the checksum of each page that is written
+    to it is in a second file, which all processes that read the log share. That file need not survive them.
     """
 
     def __init__(self, path: Path, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
@@ -223,7 +223,7 @@ class _Log(apsw.VFSFile):
 
 
 def log_sums_of(store: Path) -> Path:
-    """Return where the checksums of the pages in SQLite's log of a store lie."""
+    """Return the path of the checksums of the pages in SQLite's log of a store."""
     return store.with_name(store.name + "-wal.sums")
 
 

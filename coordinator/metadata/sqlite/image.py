@@ -1,4 +1,4 @@
-"""The image: the SQLite file, written from the log, and read for rows that are not in memory."""
+"""Reads and writes the image, the SQLite file that is brought up to date from the log."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .connections import StoresDiffer, connect
 from .row_digest import DIGEST_BYTES, DIGEST_KEY, RowDigest
 
 _CACHE_KIB = 64 * 1024
-# 16 MiB of SQLite's own log. The rarer it is copied, the more writes of one page become one.
+# SQLite copies its own log after 16 MiB. If it copies seldom, it writes a page that changed often only once.
 _CHECKPOINT_PAGES = 4096
 
 
-# A store with a journal remembers its digest after every so many entries of it; this many of the last.
+# A store with a journal records its digest at each such number of journal entries, and keeps this many records.
 digest_interval_entries: Final = 1000
 digests_remembered_max: Final = 8
 _DIGEST_ENTRY_BYTES = 8 + DIGEST_BYTES
 
 
 class ImagePosition(NamedTuple):
-    """The last entry of the log that is in an image, and its place in the chain."""
+    """The last entry of the log that an image has, and its checksum in the chain."""
 
     number: int
     chain: int
 
 
 class ImageReader:
-    """Reads rows by key. Each statement sees the image as it is then. For one thread."""
+    """Reads rows by key. Each statement sees the latest state of the image. For one thread."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._execute: Any = connection.execute
@@ -63,7 +63,7 @@ class ImageReader:
         return self._execute(statement, values).fetchall()  # type: ignore[no-any-return]
 
     def position(self) -> ImagePosition:
-        """Return which entry of the log the image has last."""
+        """Return the last entry of the log that the image has."""
         meta = dict(self._execute("SELECT key, value FROM meta WHERE key IN ('log_number', 'log_chain')"))
         return ImagePosition(meta["log_number"], int.from_bytes(meta["log_chain"], "big"))
 
@@ -109,18 +109,18 @@ class ImageWriter:
 
     @classmethod
     def open(cls, path: Path) -> ImageWriter:
-        """Raises apsw.Error."""
+        """Open an image for writing. Raises apsw.Error."""
         return cls(connect_writer(path))
 
     @property
     def number(self) -> int:
-        """Return the last entry that the image has."""
+        """The last entry that the image has."""
         return self._number
 
     def apply(self, entries: Iterable[tuple[int, int, Content]]) -> None:
-        """Make the changes of entries, given with their numbers and chains, in as few transactions as may be.
+        """Apply entries, given as (number, chain, content), in as few transactions as possible.
 
-        Raises apsw.Error, DamagedPage, and has changed nothing that `number` does not say.
+        Raises apsw.Error, DamagedPage; then the image has the entries up to `number`.
         """
         together = []
         for entry in entries:
@@ -149,7 +149,7 @@ class ImageWriter:
         execute = self.connection.execute
         execute("BEGIN IMMEDIATE")
         try:
-            # Deletions first: a request id that was forgotten may have been given again.
+            # Deletions first: a request id whose answer was deleted may have a new answer.
             for (table, key), put in last.items():
                 if put is None:
                     execute(_deletion(table), key)
@@ -179,7 +179,7 @@ class ImageWriter:
         self.connection.execute("INSERT OR REPLACE INTO meta VALUES ('digests_at', ?)", (kept,))
 
     def _compare_digest(self, said: bytes) -> None:
-        """Compare what a leader says of its rows with what is remembered of those here."""
+        """Compare the digest that the leader published with the one recorded here. Raises StoresDiffer."""
         found = self.connection.execute("SELECT value FROM meta WHERE key = 'digests_at'").get or b""
         for at in range(0, len(found), _DIGEST_ENTRY_BYTES):
             ours = found[at : at + _DIGEST_ENTRY_BYTES]
@@ -192,13 +192,13 @@ class ImageWriter:
                 )
 
     def copy_log(self) -> bool:
-        """Copy SQLite's log into its file and sync that. Return whether all of it was. Raises apsw.Error."""
+        """Copy SQLite's log into its file and sync that. Return whether all was copied. Raises apsw.Error."""
         _is_busy, logged, copied = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").get
         return bool(logged == copied)
 
     @property
     def digest_value(self) -> int:
-        """The digest of all rows; to be set back when changes were rolled back."""
+        """The digest of all rows. Restore it when changes were rolled back."""
         return self._digest.value
 
     @digest_value.setter
@@ -213,7 +213,7 @@ class ImageWriter:
 
 
 def _journal_number(content: Content) -> int | None:
-    """Return the number of an entry in the journal, which is among the last of its changes."""
+    """Return the number of an entry in the journal, None without a journal. It is among the last changes."""
     for table, row in reversed(content.changes):
         if table == META and row[0] == "journal_number":
             return row[1]  # type: ignore[no-any-return]
@@ -233,9 +233,9 @@ def _deletion(table: int) -> str:
 
 
 def connect_writer(path: Path) -> apsw.Connection:
-    """Connect to write. The log has what a power cut takes from SQLite's own; NORMAL keeps the file whole.
+    """Connect for writing. Raises apsw.Error.
 
-    Raises apsw.Error.
+    `synchronous = NORMAL` is enough: a power cut may undo the last transactions of SQLite, but our log has them.
     """
     writer = connect(path)
     try:

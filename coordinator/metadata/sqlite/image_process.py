@@ -1,8 +1,8 @@
-"""The process that brings entries of the log to the image, beside the coordinator: so that none of it takes the
-interpreter from the event loop.
+"""The process that applies entries of the log to the image, so that this does not hold up the event loop.
 
-It is told on stdin up to which entry the log is durable, and reads the entries from the log's files. It says on
-stdout how far the image is, how far a power cut cannot set it back, and why it cannot go on. It ends with stdin.
+It reads on stdin the number of the last durable entry, and reads the entries from the log's files. It writes on
+stdout the last entry that the image has, the last one that it has synced, and the error with which it stops. It
+ends when stdin ends.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from .connections import DamagedPage, is_want_of_room
 from .image import ImageReader, ImageWriter
 from .page_sums import PageScrub
 
-# Between two transactions, so that they are large; and what one takes at most.
+# Pause between two transactions, so that they are large, and maximum number of entries of one.
 image_pause_s: Final = 0.1
 image_entries_per_transaction: Final = 2000
-# When SQLite's own log is copied: after so long without an entry, and in any case so often.
+# SQLite's own log is copied after this time without an entry, and at this interval in any case.
 image_idle_s: Final = 0.25
 image_copy_interval_s: Final = 5.0
 image_room_wait_s: Final = 1.0
-# Pages of the image that are compared with their checksums once a second: 1 MiB, half a millisecond.
+# Number of pages compared with their checksums per interval: 1 MiB, which takes half a millisecond.
 image_scrub_pages: Final = 256
 image_scrub_interval_s: Final = 1.0
 
-#: What is said on stdin: the number of an entry. And on stdout: a word of one letter and a number.
+#: The messages: on stdin the number of an entry, on stdout a word of one letter and a number.
 NUMBER: Final = struct.Struct(">Q")
 SAID: Final = struct.Struct(">cQ")
 IMAGED, SYNCED, FAULT = b"i", b"s", b"f"
 
 
 class ImageProcess:
-    """Applies entries as they become durable."""
+    """Applies entries as they become durable, copies SQLite's log, and scrubs the image."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class ImageProcess:
         self._copied_s = self._scrubbed_s = time.monotonic()
 
     def serve(self) -> None:
-        """Until stdin ends. Raises apsw.Error, DamagedPage, LogDamaged, OSError."""
+        """Serve until stdin ends. Raises apsw.Error, DamagedPage, LogDamaged, OSError."""
         self._say(IMAGED, self._writer.number)
         is_open = True
         while is_open:
@@ -71,7 +71,7 @@ class ImageProcess:
                 is_open = bool(data)
                 if is_open:
                     self._durable = max(self._durable, NUMBER.unpack(data[-NUMBER.size :])[0])
-                    # More is on its way: the transaction is the larger. But it may go on for ever.
+                    # Wait once for more entries, which makes the transaction larger.
                     time.sleep(image_pause_s)
             if is_open or self._durable > self._writer.number:
                 self._apply()
@@ -97,7 +97,7 @@ class ImageProcess:
             except (apsw.Error, OSError) as error:
                 if not is_want_of_room(error):
                     raise
-                # The log has it all.
+                # Try again later: the log has all entries.
                 time.sleep(image_room_wait_s)
                 return
             self._say(IMAGED, self._writer.number)

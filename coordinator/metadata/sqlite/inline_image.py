@@ -1,4 +1,4 @@
-"""The image, written by the thread that owns the metadata: where no process beside it does."""
+"""Writes the image in the thread that owns the metadata, if there is no process for it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .image import ImageWriter
 from .page_sums import PageScrub
 from .statement_entries import apply_statements
 
-# Entries that wait for the image at most, before the one that commits takes them there.
+# Maximum number of entries that wait for the image.
 image_entries_waiting_max: Final = 256
 
 
 class InlineImage(ImageKeeper):
-    """Applies what has been waiting when there are many entries, when nothing else is to do, and at the end."""
+    """Applies waiting entries when there are many, when the metadata is idle, and at the end."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class InlineImage(ImageKeeper):
         store: Path | None = None,
         waiting_max: int = image_entries_waiting_max,
     ) -> None:
-        """`store` is where the image lies, None for in memory."""
+        """`store` is the path of the image, None for one in memory."""
         self._store = store
         self.writer = writer
         self._scrub = scrub
@@ -54,7 +54,7 @@ class InlineImage(ImageKeeper):
         try:
             self.catch_up()
         except apsw.Error as error:
-            # The log has it all: the image follows when there is room.
+            # The log has all entries. They are applied when there is room.
             if not is_want_of_room(error):
                 raise
 
@@ -110,5 +110,5 @@ class InlineImage(ImageKeeper):
         if self._scrub is not None:
             self._scrub.close()
         with contextlib.suppress(DamagedPage):
-            # SQLite copies its log into the file now; it copies nothing that is damaged.
+            # SQLite copies its log into the file now, and raises DamagedPage instead of copying a damaged page.
             self.writer.close()

@@ -1,4 +1,4 @@
-"""A store that nobody has open, or that another process has: its image and the log that the image lacks."""
+"""Reads the image and the log of a store that this process has not opened. Another process may write it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .connections import connect_read_only
 from .image import ImageReader, ImageWriter
 from .schema import IMAGE_SCHEMA, schema_version
 
-#: A coordinator drops segments that its image has, and writes while others read: who reads beside it looks again.
+#: Maximum number of attempts to read a log: a coordinator may write and delete segments meanwhile.
 _LOOKS = 5
 
 
 class StoreNumbers(NamedTuple):
-    """What a store says of itself, its log included."""
+    """The numbers of a store after its log."""
 
     cluster_id: str
     tx: int
     epoch: int
-    #: What is wrong with the log, in words.
+    #: What is wrong with the log, None if it is sound.
     damage: str | None
     #: The commits that the log has and the image does not have yet.
     behind: int = 0
@@ -61,9 +61,10 @@ def _look(store: Path) -> StoreNumbers:
 
 
 def apply_log(store: Path, connection: apsw.Connection, *, to_damage: bool = False) -> None:
-    """Apply the log of a store to its image, or to a copy of that; with `to_damage` what comes before it.
+    """Apply the log of a store to its image, or to a copy of the image.
 
-    Raises LogDamaged, StartupError, apsw.Error.
+    With `to_damage` apply the entries before a damaged one, instead of raising LogDamaged. Raises LogDamaged,
+    StartupError, apsw.Error.
     """
     if schema_version(connection) < IMAGE_SCHEMA:
         return

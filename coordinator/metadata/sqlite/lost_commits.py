@@ -49,7 +49,7 @@ def find(store: Path) -> str | None:
     if behind is not None:
         return behind
     try:
-        # The log of SQLite alone has what was committed last only in stores of earlier releases.
+        # Only stores of earlier releases have their last commits in SQLite's log alone.
         tail = find_lost_tail(_log_of(store)) if _schema_of(store) < IMAGE_SCHEMA else None
     except OSError as error:
         raise StartupError(f"cannot read {_log_of(store)}: {error.strerror}") from None
@@ -127,7 +127,7 @@ def _go_on_without(store: Path, rng: Random) -> int:
 
 
 def _keep_log(store: Path) -> Path | None:
-    """Copy what there is of the log, its segments one after the other, or that of an earlier release."""
+    """Copy the segments of the log into one file; for a store of an earlier release, SQLite's log."""
     parts = [path for _, path in list_segments(store)] or [_log_of(store)]
     parts = [path for path in parts if path.exists() and path.stat().st_size]
     if not parts:

@@ -1,6 +1,6 @@
-"""The image, written by a process beside this one, which is started when there is enough for it to do.
+"""Has the image written by a second process, which is started when the image lacks many entries.
 
-Until then the log alone has what was changed, and a start reads it from there.
+Until then only the log has the changes, and a start reads them from it.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from .statement_entries import apply_statements
 
 log = logging.getLogger("peacefs.coordinator")
 
-# With so many entries behind the image, a start takes a twentieth of a second longer.
+# Number of entries that the image may lack without a process. A start takes little time to apply them.
 image_entries_behind_max: Final = 500
-# A process that dies is started again after this; one that dies so often without coming further is a fault.
+# Pause before a dead process is started again. So many deaths without progress are a fault.
 image_restart_pause_s: Final = 1.0
 image_deaths_max: Final = 5
-# Where somebody waits for the image.
+# Time limits of callers that wait for the image.
 image_wait_s: Final = 60.0
 image_close_wait_s: Final = 20.0
 
 
 class ProcessImage(ImageKeeper):
-    """One process, or none; and then whatever has to be in the image at once is applied here."""
+    """Runs at most one process. Without one, `catch_up` applies entries in this process."""
 
     def __init__(self, store: Path, database: int, number: int) -> None:
         """`database` is a descriptor of the image's file; `number` the last entry that the image has."""
@@ -93,13 +93,13 @@ class ProcessImage(ImageKeeper):
         try:
             os.write(pipe.fileno(), NUMBER.pack(self._durable))
         except BlockingIOError:
-            # It has enough to do, and is told again.
+            # The process is busy. `tend` tells it again.
             return
         except BrokenPipeError:
             self._died()
 
     def _listen(self, wait_s: float) -> None:
-        """Take in what the process has said."""
+        """Read the messages of the process."""
         process = self._process
         if process is None:
             return
@@ -190,7 +190,7 @@ class ProcessImage(ImageKeeper):
 
     def scrub(self, pages: int) -> Exception | None:
         if self._process is not None:
-            # It looks itself: here a page could be found that it is just writing.
+            # The process scrubs the image itself. Here, a page that it is writing could look damaged.
             return None
         return damage_found(self._scrub, pages, is_log_copied=False)
 
@@ -204,7 +204,7 @@ class ProcessImage(ImageKeeper):
         return is_fault_of_the_store(error)
 
     def _stop(self) -> None:
-        """End the process; what it has not applied yet is in the log."""
+        """End the process. The log has the entries that it has not applied."""
         process, self._process = self._process, None
         if process is not None:
             assert process.stdin is not None

@@ -1,9 +1,10 @@
-"""The digest of a store: one number that says what all of its rows are, whatever file they lie in.
+"""The digest of a store: one number for all of its rows, in whatever file they are.
 
-It is the sum, modulo 2**128, of a keyed hash of each row. A change takes the old row's hash away and adds the new
-one's, so a commit costs only the rows that it changed, and the order of changes does not matter. Each commit
-stores the digest. Two stores of one cluster with the same rows have the same digest: a standby compares its own
-with the leader's now and then (`image.py`), and whoever restores or checks a copy computes it from the rows.
+It is the sum, modulo 2**128, of a keyed hash of each row. A change subtracts the hash of the old row and adds that
+of the new one. So the work depends only on the number of changed rows, and the order of changes does not matter.
+Each transaction of the image stores the digest. Two stores of one cluster with the same rows have the same digest.
+A standby compares its digest with the leader's at times (`image.py`). Restores and checks compute it from the
+rows.
 """
 
 from __future__ import annotations

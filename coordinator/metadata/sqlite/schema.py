@@ -184,12 +184,12 @@ _DIGEST = (
 )
 
 _IMAGE = (
-    # The last entry of the log of which the file is an image, and its place in the chain.
+    # The last entry of the log that the image has, and its checksum in the chain.
     "INSERT INTO meta (key, value) VALUES ('log_number', 0)",
     "INSERT INTO meta (key, value) VALUES ('log_chain', x'0000000000000000')",
 )
 
-#: From this schema on the file is an image of what the log has.
+#: From this schema on the file is an image, brought up to date from a log.
 IMAGE_SCHEMA: Final = 18
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (

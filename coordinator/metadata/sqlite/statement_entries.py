@@ -1,4 +1,4 @@
-"""Entries of the release before, which are statements of SQL: a standby applies them while that release leads."""
+"""Applies journal entries of the previous release, which are SQL statements, while that release leads."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ class _Statements(msgspec.Struct, frozen=True, array_like=True):
     statements: int
     tx: int
     epoch: int
-    #: A statement's number and its values, in the order in which they were executed.
+    #: The number and the values of each statement, in the order of execution.
     executed: list[tuple[int, list[Any]]]
 
 
 def apply_statements(
     writer: ImageWriter, content: bytes, journal_number: int, chunks: set[int], tables: set[str]
 ) -> None:
-    """Apply an entry of the journal, and note what it touched. Raises apsw.Error, DamagedPage."""
+    """Apply an entry of the journal. Add the chunks and tables that it changes to `chunks` and `tables`.
+
+    Raises apsw.Error, DamagedPage.
+    """
     entry = msgspec.msgpack.decode(content, type=_Statements)
     execute = writer.connection.execute
     execute("BEGIN IMMEDIATE")
@@ -52,7 +55,7 @@ def _table_of(statement: str) -> str:
 
 
 _TABLE_OF = [_table_of(statement) for statement in STATEMENTS]
-#: For statements on chunks: which of the values is the chunk.
+#: For statements on chunks, the index of the chunk among the values.
 _CHUNK_AT = {
     number: 1 if statement.startswith("UPDATE chunk SET replication") else 0
     for number, statement in enumerate(STATEMENTS)

@@ -1,4 +1,4 @@
-"""Opens stores: the image in an SQLite file, the log beside it, and the record of the last commit."""
+"""Opens stores: the image in an SQLite file, the log, and the record of the last commit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class FileWitness:
-    """The place of the files and the record of the last commit, while a store is open."""
+    """The `Witness` of an open store: checks that its files are at their paths, and records the last commit."""
 
     def __init__(
         self,
@@ -81,14 +81,13 @@ def open_store(
     names_memory_bytes: int = names_memory_bytes_default,
     has_process: bool = False,
 ) -> Metadata:
-    """Open the store at `path`, or make one there with an empty root directory that belongs to `owner`.
+    """Open the store at `path`, or create one with an empty root directory that belongs to `owner`.
 
-    `has_process` leaves it to a process beside this one to bring the image up to date.
+    With `has_process` a second process brings the image up to date. With a journal the store may lack acknowledged
+    commits, since the journal has them.
 
-    With a journal it may lack commits that were acknowledged: they are in the journal.
-
-    Raises StartupError, and has changed nothing, when another coordinator has it open, or when the file is
-    foreign, damaged, of a newer peacefs, or lacks commits that were acknowledged.
+    Raises StartupError, and changes nothing, if another coordinator has the store open, or if the file is foreign,
+    damaged, of a newer peacefs, or lacks acknowledged commits.
     """
     with contextlib.ExitStack() as undo:
         place = StorePlace.claim(path)
@@ -150,7 +149,7 @@ def open_store(
 
 
 def _leave_log(path: Path, writer: ImageWriter, behind: list[LogEntry]) -> ImagePosition:
-    """Bring what is sound of a damaged log to the image, durably, and delete the log. Raises StartupError."""
+    """Apply the sound part of a damaged log to the image, sync it, and delete the log. Raises StartupError."""
     try:
         writer.apply([(entry.number, entry.chain, decode_content(entry.content)) for entry in behind])
         writer.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -162,7 +161,7 @@ def _leave_log(path: Path, writer: ImageWriter, behind: list[LogEntry]) -> Image
 
 
 def _writer_of(path: Path) -> ImageWriter:
-    """Bring the schema of a store up to date, and open it to be written."""
+    """Bring the schema of a store up to date, and open its image for writing. Raises StartupError."""
     try:
         _keep_before_conversion(path)
         connection = connect_writer(path)
@@ -181,7 +180,7 @@ def _writer_of(path: Path) -> ImageWriter:
 
 
 def _keep_before_conversion(path: Path) -> None:
-    """Keep a copy of a store of an earlier release; one that a crash left unfinished is made anew."""
+    """Copy a store of an earlier release. Replaces a copy that a crash left unfinished. Raises StartupError."""
     with contextlib.closing(connect_read_only(path)) as source:
         version = schema_version(source)
         if (
@@ -190,7 +189,7 @@ def _keep_before_conversion(path: Path) -> None:
         ):
             return
         for _, segment in list_segments(path):
-            # Stores of earlier releases have no such log: it is of the time before one was put back.
+            # Stores of earlier releases have no such log. It was left when the copy of one was put back.
             raise StartupError(
                 f"{segment} does not belong to {path}, which is of an earlier release. Nothing was changed; move "
                 "it away, and all others of that name"
@@ -212,7 +211,7 @@ def _keep_before_conversion(path: Path) -> None:
 
 
 class MetadataInMemory(Metadata):
-    """A store that lasts as long as its image and its log, which outlive a crash of whoever has it open."""
+    """A store in memory. Pass its image and its log to another one to simulate a restart."""
 
     def __init__(
         self,
@@ -233,7 +232,7 @@ class MetadataInMemory(Metadata):
 def store_in_memory(
     *, cluster_id: str = "in-memory", owner: str = "peacefs", journal: JournalWriter | None = None
 ) -> MetadataInMemory:
-    """Return a new store in memory."""
+    """Create an empty store in memory."""
     image = connect_plain(":memory:")
     with image.backup("main", _empty_store(), "main") as copying:
         copying.step()

@@ -34,7 +34,7 @@ class StorePlace:
         #: Reads the database file; -1 before it is held.
         self.database = -1
         self._identities: dict[Path, Identity] = {}
-        #: When the directory had been changed last, when all of it was looked at.
+        #: The directory's time of change at the last full check.
         self._looked_at_ns: int | None = None
 
     @classmethod
@@ -84,16 +84,16 @@ class StorePlace:
         return descriptor
 
     def check(self) -> None:
-        """Raise Moved unless all paths name what they named at the start, the log's since it was there.
+        """Raise Moved if a path no longer leads to the file that it led to at first.
 
-        While nothing was added to the directory, taken from it or renamed in it, a look at itself is enough.
+        Checks the directory alone, unless a name in it was added, removed or renamed since the last full check.
         """
         directory = self._store.parent
         changed_ns = _changed_ns(directory, self._identities[directory])
         if changed_ns is not None and changed_ns == self._looked_at_ns:
             return
         self._look_at_all()
-        # The file system's clock has steps: what changes in the same one is not seen.
+        # The file system's clock has steps. Two changes within one step have the same time.
         is_settled = changed_ns is not None and time.time_ns() - changed_ns > _CLOCK_STEP_NS
         self._looked_at_ns = changed_ns if is_settled else None
 
@@ -119,7 +119,7 @@ class StorePlace:
 
 
 def _changed_ns(directory: Path, identity: Identity) -> int | None:
-    """Return when the names in a directory were changed last; None if it is another one, or gone."""
+    """Return when names in a directory were changed last. None if it is gone or another directory."""
     try:
         status = os.stat(directory)  # noqa: PTH116
     except OSError:
