@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from peacefs.coordinator.limits import list_page_entries, reclaim_entries_per_commit
-from peacefs.coordinator.metadata.group_commit import GroupCommit, WriterThread
+from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import reclaim_step
-from peacefs.protocol.errors import ServiceUnready
+from peacefs.coordinator.operations.commits import Commits
 from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 
@@ -47,18 +47,9 @@ def completion(number: int) -> Callable[[Transaction], namespace.Publication]:
     return lambda tx: namespace.complete_file(tx, file, chunks, NOW_MS)
 
 
-async def durable(commits: GroupCommit, change: Callable[[Transaction], T]) -> T:
-    """Make a change, and return its answer when it is durable."""
-    heard: asyncio.Future[ServiceUnready | None] = asyncio.get_running_loop().create_future()
-    answer = commits.submit(change, heard.set_result)
-    if refusal := await heard:
-        raise refusal
-    return answer
-
-
-async def measure_creates(commits: GroupCommit, first: int, seconds: float, submitters: int) -> int:
+async def measure_creates(group: GroupCommit, first: int, seconds: float, submitters: int) -> int:
     """Submitters that wait for each create before they ask for the next. The number after the last file's."""
-    numbers = iter(range(first, 1 << 40))
+    commits, numbers = Commits(group), iter(range(first, 1 << 40))
     end = time.perf_counter() + seconds
     waits: list[float] = []
 
@@ -66,26 +57,26 @@ async def measure_creates(commits: GroupCommit, first: int, seconds: float, subm
         while time.perf_counter() < end:
             number = next(numbers)
             asked = time.perf_counter()
-            await durable(commits, completion(number))
+            await commits(completion(number))
             waits.append(time.perf_counter() - asked)
 
-    commits_before, cpu_before, begun = commits.commits, time.process_time(), time.perf_counter()
+    commits_before, cpu_before, begun = group.commits, time.process_time(), time.perf_counter()
     await asyncio.gather(*(submit() for _ in range(submitters)))
     elapsed, cpu = time.perf_counter() - begun, time.process_time() - cpu_before
     waits.sort()
     print(
         f"{submitters:3} submitters: {len(waits) / elapsed:7.0f} durable creates/s, "
-        f"{len(waits) / (commits.commits - commits_before):5.1f} a commit, "
+        f"{len(waits) / (group.commits - commits_before):5.1f} a commit, "
         f"p50 {waits[len(waits) // 2] * 1e3:.2f} ms, p99 {waits[len(waits) * 99 // 100] * 1e3:.2f} ms, "
         f"{cpu / len(waits) * 1e6:.0f} us of CPU each"
     )
     return next(numbers)
 
 
-async def fill(commits: GroupCommit, first: int, last: int) -> None:
+async def fill(commits: Commits, first: int, last: int) -> None:
     begun = time.perf_counter()
     for at in range(first, last, 4096):
-        await asyncio.gather(*(durable(commits, completion(number)) for number in range(at, min(at + 4096, last))))
+        await asyncio.gather(*(commits(completion(number)) for number in range(at, min(at + 4096, last))))
     if last > first:
         print(f"filling up to {last} files, pipelined: {(last - first) / (time.perf_counter() - begun):.0f}/s")
 
@@ -111,15 +102,15 @@ def measure_reads(reader: Reader, files: int) -> None:
     print(f"list: {elapsed / pages * 1e3:.2f} ms a page of {list_page_entries}, {elapsed:.2f} s for {files} files")
 
 
-async def measure_delete(commits: GroupCommit, files: int) -> None:
+async def measure_delete(commits: Commits, files: int) -> None:
     begun = time.perf_counter()
     top = parse_path("/checkpoints")
-    assert (await durable(commits, lambda tx: namespace.delete(tx, top, True, NOW_MS))).done
+    assert (await commits(lambda tx: namespace.delete(tx, top, True, NOW_MS))).done
     print(f"delete of the tree: {(time.perf_counter() - begun) * 1e3:.2f} ms")
     steps, more = 0, True
     begun = time.perf_counter()
     while more:
-        _, more = await durable(commits, lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
+        _, more = await commits(lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
         steps += 1
     elapsed = time.perf_counter() - begun
     print(f"reclaim: {elapsed / steps * 1e3:.2f} ms a step, {files / elapsed:.0f} files/s")
@@ -129,10 +120,11 @@ async def measure(store: Path, arguments: argparse.Namespace) -> None:
     metadata = open_store(store, owner="root", has_process=True)
     metadata.begin_epoch()
     loop = asyncio.get_running_loop()
-    writer = WriterThread(loop.call_soon_threadsafe)
-    commits = GroupCommit(metadata, lambda fault: os._exit(1), run=writer, soon=loop.call_soon)
-    number = await measure_creates(commits, 0, arguments.seconds, 1)
-    number = await measure_creates(commits, number, arguments.seconds, arguments.submitters)
+    writer = Writer(loop.call_soon_threadsafe)
+    group = GroupCommit(metadata, lambda fault: os._exit(1), run=writer, soon=loop.call_soon)
+    commits = Commits(group)
+    number = await measure_creates(group, 0, arguments.seconds, 1)
+    number = await measure_creates(group, number, arguments.seconds, arguments.submitters)
     files = max(number, arguments.files)
     await fill(commits, number, files)
     measure_reads(metadata.reader(), files)
@@ -140,7 +132,7 @@ async def measure(store: Path, arguments: argparse.Namespace) -> None:
     size = (await asyncio.to_thread(store.stat)).st_size
     print(f"{size / files:.0f} bytes of metadata a file")
     await measure_delete(commits, files)
-    commits.close()
+    group.close()
     metadata.close()
 
 

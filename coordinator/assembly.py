@@ -29,10 +29,10 @@ from .core import CoordinatorCore
 from .failover.leadership import Leadership
 from .health import Condition
 from .metadata.epochs import Begun, draw_epoch, epochs_of
-from .metadata.group_commit import Commit
 from .metadata.reader import Reader
 from .metadata.store import Metadata, MetadataFault, Touched
 from .namespace.permissions import Callers
+from .operations.commits import Commits
 from .operations.context import OperationContext
 from .operations.durable_answers import DurableAnswers
 from .operations.files import Files
@@ -55,12 +55,10 @@ class Surroundings:
 
     metadata: Metadata
     reader: Reader
-    #: Commits a change whether or not commits are missing.
-    commit: Commit
+    #: Commit a change whether or not commits are missing.
+    commits: Commits
     signer: Signer
     links: DatanodeLinks
-    #: Waits until an entry of the log is durable, or raises ServiceUnready when it was refused.
-    until_durable: Callable[[int], Awaitable[None]]
     #: Runs a request of a datanode that may wait, or raises Overloaded.
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     #: Called when the metadata can no longer be written.
@@ -127,14 +125,14 @@ class Assembly:
             policy=settings.policy,
             streams_per_node=settings.streams_per_node,
         )
-        self.epochs = EpochService(self.core, around.metadata, around.reader, around.commit, around.on_fault)
+        self.epochs = EpochService(self.core, around.metadata, around.reader, around.commits, around.on_fault)
         self.context = OperationContext(
             around.reader,
             self.epochs.commit,
             self.core,
             around.signer,
             around.links,
-            DurableAnswers(around.metadata.rows, around.until_durable),
+            DurableAnswers(around.metadata.rows, around.commits),
             settings.callers,
             monotonic=around.monotonic,
             wall_clock=around.wall_clock,

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from peacefs.coordinator.limits import bearer_token_min_s, proof_nonce_bytes
 from peacefs.protocol.asgi import App
-from peacefs.protocol.errors import BadRequest, ServiceUnready, StartupError
+from peacefs.protocol.errors import BadRequest, StartupError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import checkpoint_look_timeout_s
 from peacefs.protocol.messages import Trust
@@ -25,7 +25,6 @@ from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.runtime.secret import is_loopback
 from peacefs.runtime.tls import TlsIdentity, describe_tls
-from peacefs.runtime.tracing import spanning
 from peacefs.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.service.http_server import build_server, listen
 from peacefs.service.lifeline import announce
@@ -69,10 +68,9 @@ from .failover.relay import Relay, Relayed, ask_over_http
 from .journal.port import Member
 from .metadata.engines import ENGINE
 from .metadata.epochs import Begun
-from .metadata.group_commit import GroupCommit, WriterThread, metadata_tend_interval_s
+from .metadata.group_commit import GroupCommit, Writer, metadata_tend_interval_s
 from .metadata.store import Metadata, MetadataFault, Touched
 from .metadata.token_records import TOKEN_TABLES
-from .metadata.transaction import Transaction
 from .metrics import (
     commit_seconds,
     grant_waited_seconds,
@@ -85,6 +83,7 @@ from .metrics import (
     watch_viewers,
 )
 from .namespace.permissions import Callers
+from .operations.commits import Commits
 from .operations.open_directories import warn_of_open_directories
 from .options import CoordinatorOptions
 from .rpc.audited_calls import AuditedRpc
@@ -132,14 +131,15 @@ class Coordinator:
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
         audited = None if self._audit is None else AuditedRpc(self._audit, signer)
         loop = asyncio.get_running_loop()
-        self._commits = GroupCommit(
+        self._group = GroupCommit(
             metadata,
             self._stop_at_once,
             self._tell_of_room,
-            run=WriterThread(loop.call_soon_threadsafe),
+            run=Writer(loop.call_soon_threadsafe, stays_off_loop=failover is not None),
             soon=loop.call_soon,
             on_taken=commit_seconds().observe,
         )
+        commits = Commits(self._group, refuse=self._leadership.refuse_to_commit)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
@@ -148,16 +148,15 @@ class Coordinator:
         self._who: WhoIsWho | None = None
         if options.asks_for_tokens:
             # Also while commits are lacking: an administrator is to be let in who decides about that.
-            self._who = who_is_who(self._reader, self._commit, options.directory, metadata.cluster_id, callers)
+            self._who = who_is_who(self._reader, commits, options.directory, metadata.cluster_id, callers)
         links, calls = DatanodeLinks(), RunningCalls()
         self._parts = parts = Assembly(
             Surroundings(
                 metadata=metadata,
                 reader=self._reader,
-                commit=self._commit,
+                commits=commits,
                 signer=signer,
                 links=links,
-                until_durable=self._until_durable,
                 spawn=calls.spawn,
                 on_fault=self._stop_at_once,
                 rng=random.Random(),
@@ -213,7 +212,7 @@ class Coordinator:
             if self._audit is not None:
                 self._audit.close()
             # Also after a start that failed: the writer thread must not outlive the metadata.
-            self._commits.close()
+            self._group.close()
             self._reader.close()
         log.info("stopped")
         if self._tasks.has_failed:
@@ -358,7 +357,7 @@ class Coordinator:
                 app = Relay(app, self._leadership, self._ask_leader, time.monotonic, asyncio.sleep)
         admission = Admission(app)
         watch_audit(self._audit)
-        watch(self._parts.core.cluster, self._commits, admission, self._parts.files.temporary_files)
+        watch(self._parts.core.cluster, self._group, admission, self._parts.files.temporary_files)
         watch_state(
             self._parts.core.cluster,
             partial(ENGINE.size_bytes, options.directory),
@@ -452,27 +451,13 @@ class Coordinator:
             },
         )
 
-    async def _commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
-        self._leadership.refuse_to_commit()
-        settled = asyncio.get_running_loop().create_future()
-        with spanning("commit"):
-            answer = self._commits.submit(change, partial(_settle, settled), in_any_case=in_any_case)
-            await settled
-        return answer
-
-    async def _until_durable(self, number: int) -> None:
-        """Return when an entry is durable. Raises ServiceUnready when it was refused."""
-        settled = asyncio.get_running_loop().create_future()
-        self._commits.wait_for(number, partial(_settle, settled))
-        await settled
-
     async def _tend(self) -> None:
         """Do what is due beside the commits."""
-        seen = self._commits.commits
+        seen = self._group.commits
         while True:
             await asyncio.sleep(metadata_tend_interval_s)
-            self._commits.tend(idle=self._commits.commits == seen)
-            seen = self._commits.commits
+            self._group.tend(idle=self._group.commits == seen)
+            seen = self._group.commits
 
     def _sync_record(self) -> None:
         """From a thread of its own: commits do not wait for it."""
@@ -502,12 +487,3 @@ class Coordinator:
         log.critical("the metadata cannot be written (%s): stopping. Check the disk, then start again", fault)
         logging.shutdown()
         os._exit(_EXIT_AFTER_DISK_FAULT)
-
-
-def _settle(settled: asyncio.Future[None], error: ServiceUnready | None) -> None:
-    if settled.done():
-        return
-    if error is None:
-        settled.set_result(None)
-    else:
-        settled.set_exception(error)

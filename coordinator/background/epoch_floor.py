@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedCounts
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.epochs import Begun, accept
-from peacefs.coordinator.metadata.group_commit import Commit, no_room
+from peacefs.coordinator.metadata.group_commit import no_room
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
-from peacefs.coordinator.metadata.transaction import Transaction
+from peacefs.coordinator.operations.commits import Commits
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import unreferenced_chunk_kept_s
 
 log = logging.getLogger("peacefs.coordinator")
-T = TypeVar("T")
 
 _ADVICE = (
     "Restore a backup (`peacefs metadata restore`), or go on without them (`peacefs metadata accept-loss`); until "
@@ -34,15 +33,17 @@ class EpochService:
         core: CoordinatorCore,
         metadata: Metadata,
         reader: Reader,
-        commit: Commit,
+        commits: Commits,
         on_fault: Callable[[MetadataFault], NoReturn],
     ) -> None:
-        """`on_fault` is called when the metadata can no longer be written; `commit` asks nobody."""
+        """`on_fault` is called when the metadata can no longer be written; `commits` asks nobody."""
         self._core = core
         self._epochs = core.epochs
         self._metadata = metadata
         self._reader = reader
-        self._commit = commit
+        self._commit = commits
+        #: Commits changes of the namespace, but none while commits are missing.
+        self.commit = commits.unless(self.refuse_without_commits)
         self._on_fault = on_fault
         #: True while commits are missing and nobody has accepted their loss: nothing may be changed then.
         self.lacks_commits = False
@@ -56,11 +57,6 @@ class EpochService:
 
     def epoch(self) -> int:
         return self._epochs.numbering.epoch
-
-    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
-        """Commit a change of the namespace, but none while commits are missing. Raises ServiceUnready."""
-        self.refuse_without_commits()
-        return await self._commit(change, in_any_case=in_any_case)
 
     def refuse_without_commits(self) -> None:
         """Raise ServiceUnready while commits are missing: whatever is changed now would go another way."""

@@ -8,7 +8,6 @@ standby, too, from what it has.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 from peacefs.coordinator.limits import standby_poll_interval_s, startup_waiting_max, takeover_hold_s
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send
@@ -21,7 +20,6 @@ from .leadership import Leadership
 _OF_ANY = ("/", "/metrics", "/v1/status", "/v1/fsck", "/v1/metadata/backup", "/v1/openapi.json", "/v1/docs")
 _PREFIXES_OF_ANY = ("/ui/", "/health/", "/v1/live/")
 _READS = ("GET", "HEAD")
-R = TypeVar("R")
 
 
 class Door:
@@ -46,18 +44,23 @@ class Door:
         self._waiting_max = waiting_max
         self.waiting = 0
 
-    async def answered(self, answering: Callable[[], Awaitable[R]], *, is_read: bool) -> R:
-        """Return an answer given while this coordinator leads; of what was read, one that leads when it is given.
+    @property
+    def may_answer(self) -> bool:
+        """Return whether `pass_through` lets calls through at once."""
+        return self._leadership.may_answer
 
-        The process may have been stopped for long in between, and others led. Changes are fenced by the journal.
-        Raises Standby, ServiceUnready.
+    @property
+    def refusal(self) -> ServiceUnready | None:
+        """Return why this coordinator may not send an answer that it has read; None if it may.
+
+        Check it when the answer is sent: the process may have been stopped for long since it let the call through,
+        and another one may have led. Changes are fenced by the journal.
         """
-        if not self._leadership.may_answer:
-            await self.pass_through()
-        answer = await answering()
-        if is_read:
+        try:
             self._leadership.refuse_standby()
-        return answer
+        except ServiceUnready as refusal:
+            return refusal
+        return None
 
     async def pass_through(self) -> None:
         """Return when this coordinator may answer. Raises Standby, ServiceUnready."""

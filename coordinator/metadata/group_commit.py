@@ -1,7 +1,7 @@
 """Group commit: changes that come while an entry of the log is written share the next entry.
 
-A change is made in memory at once, and its caller is told when it is durable. So is a caller that has read a
-change that is not durable. Owned by the event loop. `Run` writes the entries: a thread in the service.
+A change is made in memory at once. Who depends on it, as its maker or as a reader, is told when it is durable.
+Owned by the event loop. `Run` writes the entries.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from queue import SimpleQueue
 from typing import Final, Protocol, TypeVar
@@ -28,20 +29,27 @@ rows_waiting_max: Final = 1_000_000
 metadata_tend_interval_s: Final = 0.25
 
 
+# Mean duration of a write and its sync below which the loop waits for the disk, the duration after which it does
+# not wait for the next ones, and the number of writes that are judged together.
+quick_write_s: Final = 0.001
+stalled_write_s: Final = 0.05
+writes_judged: Final = 32
+
+
 T = TypeVar("T")
 #: Called with None when the awaited entry is durable, otherwise with the reason why it is not.
 Settled = Callable[[ServiceUnready | None], None]
 
 
 class Commit(Protocol):
-    """Run a change in a transaction of the metadata; give its result once that is on the disk."""
+    """Make a change of the metadata and return its answer when the change is durable."""
 
     def __call__(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> Awaitable[T]:
         """`in_any_case` is for background tasks: nobody can tell them to come again when too many changes wait."""
 
 
 class Run(Protocol):
-    """Runs blocking work outside the event loop, one piece at a time, in order. Calls `done` on the event loop."""
+    """Runs blocking work, one piece at a time, in order. Calls `done` on the event loop, perhaps at once."""
 
     def __call__(self, work: Callable[[], None], done: Callable[[BaseException | None], None], /) -> None: ...
 
@@ -50,11 +58,11 @@ class Run(Protocol):
 
 
 class GroupCommit:
-    """Makes changes, has entries written, and tells waiting callers when their entry is durable.
+    """Makes changes, has entries written, and tells who waits when an entry is durable.
 
     If the store fails, it calls `on_fatal` once; the process must stop then. While the disk is full, each entry is
     tried and its requests are refused. `on_room` is called with False when that begins and with True when it ends.
-    Used by the operations, through `Commit`.
+    Used by the operations, through `operations.commits`.
     """
 
     def __init__(
@@ -105,11 +113,16 @@ class GroupCommit:
         """Number of changed rows that the image lacks."""
         return self._rows.rows_waiting
 
-    def submit(self, change: Callable[[Transaction], T], settled: Settled, *, in_any_case: bool = False) -> T:
-        """Make a change now and return its answer. Send the answer only after `settled` was called with None.
+    @property
+    def last(self) -> int:
+        """The last entry that has changes."""
+        return self._rows.last
+
+    def submit(self, change: Callable[[Transaction], T], *, in_any_case: bool = False) -> T:
+        """Make a change now and return its answer. Send the answer only when entry `last` is durable.
 
         Raises what the change raises; Overloaded if too many callers wait, unless `in_any_case`; ServiceUnready if
-        no commit is possible any more. If this raises, `settled` is not called.
+        no commit is possible any more.
         """
         if self._is_closed:
             raise stopping()
@@ -127,7 +140,10 @@ class GroupCommit:
         if outcome.error is not None:
             raise outcome.error
         self.requests += 1
-        self.wait_for(self._rows.last, settled)
+        rows = self._rows
+        rows.ahead = rows.last
+        if not self._is_due:
+            self._begin_soon()
         answer: T = outcome.answer
         return answer
 
@@ -138,9 +154,7 @@ class GroupCommit:
             return
         self._waiting.setdefault(number, []).append(settled)
         self.waiting += 1
-        if not self._is_writing and not self._is_due:
-            self._is_due = True
-            self._soon(self._begin)
+        self._begin_soon()
 
     def close(self) -> None:
         """Make all changes durable, and refuse further ones."""
@@ -160,6 +174,11 @@ class GroupCommit:
             self._metadata.tend(idle=idle)
         except MetadataFault as fault:
             self._fail(fault)
+
+    def _begin_soon(self) -> None:
+        if self._rows.ops and not self._is_writing and not self._is_due:
+            self._is_due = True
+            self._soon(self._begin)
 
     def _begin(self) -> None:
         """Write an entry once a turn of the loop brings no further change, so that a burst shares one."""
@@ -196,9 +215,7 @@ class GroupCommit:
         else:
             self._fail(error if isinstance(error, MetadataFault) else MetadataFault(repr(error)))
             return
-        if self._rows.ops and not self._is_due:
-            self._is_due = True
-            self._soon(self._begin)
+        self._begin_soon()
 
     def _durable(self, number: int) -> None:
         for reached in sorted(each for each in self._waiting if each <= number):
@@ -231,12 +248,43 @@ class GroupCommit:
         self._on_fatal(fault)
 
 
-class WriterThread:
-    """A `Run` with one thread."""
+class DiskSpeed:
+    """Judges from the last writes whether a disk is so quick that waiting for it costs less than another thread.
 
-    def __init__(self, hand_over: Callable[[Callable[[], None]], object]) -> None:
-        """`hand_over` schedules a callback on the event loop from another thread."""
+    Handing a write to a thread and hearing of its end takes longer than the sync of a quick disk, and the threads
+    take turns at the interpreter lock. Pure.
+    """
+
+    def __init__(self) -> None:
+        self._last_s: deque[float] = deque(maxlen=writes_judged)
+        self.is_quick = False
+
+    def wrote(self, seconds: float) -> None:
+        """Take in how long a write and its sync took."""
+        last_s = self._last_s
+        last_s.append(seconds)
+        if seconds >= stalled_write_s:
+            # The next writes may stall, too, so the loop must not wait for them.
+            last_s.clear()
+            self.is_quick = False
+        elif self.is_quick:
+            self.is_quick = sum(last_s) < quick_write_s * len(last_s)
+        elif len(last_s) == writes_judged:
+            # In a thread, other work is measured along with the disk.
+            self.is_quick = sorted(last_s)[writes_judged // 4] < quick_write_s / 2
+
+
+class Writer:
+    """A `Run` that works on the event loop while the disk is quick, otherwise in a thread."""
+
+    def __init__(self, hand_over: Callable[[Callable[[], None]], object], *, stays_off_loop: bool = False) -> None:
+        """`hand_over` schedules a callback on the event loop from another thread.
+
+        `stays_off_loop` is for work that also waits for other machines.
+        """
         self._hand_over = hand_over
+        self._stays_off_loop = stays_off_loop
+        self._speed = DiskSpeed()
         self._work: SimpleQueue[tuple[Callable[[], None], Callable[[BaseException | None], None]] | None] = (
             SimpleQueue()
         )
@@ -244,7 +292,10 @@ class WriterThread:
         self._thread.start()
 
     def __call__(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        self._work.put((work, done))
+        if self._speed.is_quick and not self._stays_off_loop:
+            done(self._measured(work))
+        else:
+            self._work.put((work, done))
 
     def close(self) -> None:
         self._work.put(None)
@@ -253,12 +304,17 @@ class WriterThread:
     def _serve(self) -> None:
         while (item := self._work.get()) is not None:
             work, done = item
-            error: BaseException | None = None
-            try:
-                work()
-            except Exception as raised:
-                error = raised
+            error = self._measured(work)
             self._hand_over(lambda done=done, error=error: done(error))  # type: ignore[misc]
+
+    def _measured(self, work: Callable[[], None]) -> BaseException | None:
+        begun_s = time.perf_counter()
+        try:
+            work()
+        except Exception as error:
+            return error
+        self._speed.wrote(time.perf_counter() - begun_s)
+        return None
 
 
 def run_now(metadata: Metadata, request: Callable[[Transaction], T]) -> T:

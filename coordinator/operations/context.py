@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.core import Command, CoordinatorCore
 from peacefs.coordinator.limits import startup_waiting_max
-from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.transaction import Transaction
@@ -27,6 +26,7 @@ from peacefs.protocol.tokens import Signer
 
 from .access_times import AccessTimes
 from .chunk_permits import ChunkPermits
+from .commits import Commits
 from .core_driver import CoreDriver, DatanodeSender
 from .durable_answers import DurableAnswers
 from .leases import Leases
@@ -47,7 +47,7 @@ class OperationContext:
     """The parts of a coordinator that operations on files need. Used from one event loop only."""
 
     reader: Reader
-    commit: Commit
+    commit: Commits
     core: CoordinatorCore
     signer: Signer
     links: DatanodeSender
@@ -120,11 +120,12 @@ class OperationContext:
     def now_ms(self) -> int:
         return int(self.wall_clock() * 1000)
 
-    async def run_once(
-        self, key: RequestKey, change: Callable[[Transaction], Applied[A]], *, in_any_case: bool = False
-    ) -> Applied[A]:
-        """Commit a change once; a repeated request gets the cached reply. See `retry_cache`."""
-        return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change), in_any_case=in_any_case)
+    def once(self, key: RequestKey, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
+        """Make a change once, as `Commits.now` does; a repeated request gets the cached reply.
+
+        See `retry_cache`.
+        """
+        return self.commit.now(lambda tx: run_once(tx, key, self.now_ms(), change))
 
     async def change(
         self,
@@ -134,7 +135,7 @@ class OperationContext:
         request_id: str,
         change: Callable[[Transaction, NamespacePath, Principal], A],
     ) -> A:
-        """Commit a change of what is at `path`, and return its answer; a repeated request gets the cached reply.
+        """Make a change of what is at `path`, and return its answer; a repeated request gets the cached reply.
 
         `what` is the name of the change and its arguments. They must be equal for a request to count as repeated.
         """
@@ -142,12 +143,12 @@ class OperationContext:
         await self.under_construction.settle(parsed)
         name, *arguments = what
         key = RequestKey(request_id, (name, str(parsed), user, *arguments))
-        return (await self.run_once(key, lambda tx: Applied(change(tx, parsed, caller)))).answer
+        return self.once(key, lambda tx: Applied(change(tx, parsed, caller))).answer
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
-        """Has the replicas dropped of chunks that no file refers to any more, once nobody reads them."""
+        """Have the replicas of chunks without a file dropped, once that is durable and nobody reads them."""
         if records:
-            self.perform(self.core.freed(self.monotonic(), records))
+            self.commit.after(lambda: self.perform(self.core.freed(self.monotonic(), records)))
 
     @property
     def is_ready(self) -> bool:

@@ -11,7 +11,7 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Protocol, TypeVar
 
-from peacefs.coordinator.metadata.group_commit import no_room
+from peacefs.coordinator.metadata.group_commit import Settled, no_room
 
 T = TypeVar("T")
 
@@ -23,6 +23,14 @@ class ReadRows(Protocol):
     durable: int
     #: Number of times that entries were undone.
     undone: int
+
+
+class Durable(Protocol):
+    """Tells when entries of the log are durable, as `Commits` does."""
+
+    def when_durable(self, number: int, settled: Settled, /) -> None: ...
+
+    def until_durable(self, number: int, /) -> Awaitable[None]: ...
 
 
 class Watched:
@@ -48,6 +56,11 @@ class Watched:
     def is_undone(self) -> bool:
         """Whether something that the request has read may have been undone since."""
         return self._undone is not None and self._undone != self._rows.undone
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the answer may be sent now."""
+        return self.needed == 0 and not self.is_undone
 
     def _note(self) -> None:
         rows = self._rows
@@ -88,10 +101,13 @@ class Watched:
 class DurableAnswers:
     """Watches requests, and delays their answers until the metadata that they have read is durable."""
 
-    def __init__(self, rows: ReadRows, until_durable: Callable[[int], Awaitable[None]]) -> None:
-        """`until_durable` waits for an entry, and raises ServiceUnready if the entry is refused."""
+    def __init__(self, rows: ReadRows, commits: Durable) -> None:
         self._rows = rows
-        self._until_durable = until_durable
+        self._commits = commits
+
+    def when_durable(self, number: int, settled: Settled) -> None:
+        """Call `settled` when an entry is durable, or with the reason why it was undone."""
+        self._commits.when_durable(number, settled)
 
     def watched(self) -> Watched:
         """Return a watcher for one request."""
@@ -100,6 +116,6 @@ class DurableAnswers:
     async def settle(self, watched: Watched) -> None:
         """Wait until every entry that a request has read is durable. Raises ServiceUnready."""
         while needed := watched.needed:
-            await self._until_durable(needed)
+            await self._commits.until_durable(needed)
         if watched.is_undone:
             raise no_room()

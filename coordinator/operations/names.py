@@ -126,7 +126,7 @@ class Names:
             return Applied(result.done, result.freed)
 
         key = RequestKey(request_id, ("rename", str(source_path), str(target_path), user, mode.value))
-        renamed = await self._ctx.run_once(key, change)
+        renamed = self._ctx.once(key, change)
         self._ctx.free(renamed.chunks)
         return renamed.answer
 
@@ -142,26 +142,29 @@ class Names:
             exchange(tx, parsed, self._ctx.now_ms())
             return Applied(None)
 
-        await self._ctx.run_once(RequestKey(request_id, ("exchange", *map(str, sum(parsed, ())), user)), change)
+        self._ctx.once(RequestKey(request_id, ("exchange", *map(str, sum(parsed, ())), user)), change)
 
     async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(parsed)
         key = RequestKey(request_id, ("delete", str(parsed), recursive, user))
-        rights = RemovalRights(self._ctx, parsed, caller)
+        rights = RemovalRights(self._ctx, parsed, caller) if recursive else None
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_delete(tx, parsed, caller)
-            if recursive:
+            if rights is not None:
                 rights.check(tx)
             result = namespace.delete(tx, parsed, recursive, self._ctx.now_ms())
             return Applied(result.done, result.freed)
 
-        if recursive and cached_reply(self._ctx.reader, key) is None:
-            # HDFS asks for the right to remove the name first, and says so.
-            checks.check_delete(self._ctx.reader, parsed, caller)
-            await rights.look()
-        deleted = await rights.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
+        if rights is None:
+            deleted = self._ctx.once(key, change)
+        else:
+            if cached_reply(self._ctx.reader, key) is None:
+                # HDFS asks for the right to remove the name first, and says so.
+                checks.check_delete(self._ctx.reader, parsed, caller)
+                await rights.look()
+            deleted = await rights.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
         self._ctx.free(deleted.chunks)
         self.reclaim_soon()
         return deleted.answer
@@ -201,10 +204,8 @@ class Names:
             result = namespace.set_replication(tx, parsed, wanted)
             return Applied(result.done, result.changed)
 
-        changed = await self._ctx.run_once(
-            RequestKey(request_id, ("replication", str(parsed), user, wanted)), change
-        )
-        self._ctx.cluster.load(changed.chunks)
+        changed = self._ctx.once(RequestKey(request_id, ("replication", str(parsed), user, wanted)), change)
+        self._ctx.commit.after(lambda: self._ctx.cluster.load(changed.chunks))
         return changed.answer
 
     def reclaim_soon(self) -> None:

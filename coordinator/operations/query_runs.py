@@ -20,7 +20,7 @@ from peacefs.coordinator.namespace import query_runs as runs
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.resolution import check_writer, described, find_existing
-from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, run_once
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import AccessDenied, BadRequest
 from peacefs.protocol.ids import show
@@ -71,7 +71,8 @@ class QueryRuns:
             return Applied(run.number)
 
         key = RequestKey(request_id, ("begin run", str(root), user, host, pid))
-        begun = await self._ctx.run_once(key, change, in_any_case=in_any_case)
+        now_ms = run.since_ms
+        begun = await self._ctx.commit(lambda tx: run_once(tx, key, now_ms, change), in_any_case=in_any_case)
         if not begun.before:
             log.info("run %s of %s: %s", show(run.number), root, described(run))
         with self._ctx.reader.view():
@@ -87,7 +88,8 @@ class QueryRuns:
             return Applied(None)
 
         key = RequestKey(request_id, ("end run", str(parsed), user))
-        await self._ctx.run_once(key, change, in_any_case=in_any_case)
+        now_ms = self._ctx.now_ms()
+        await self._ctx.commit(lambda tx: run_once(tx, key, now_ms, change), in_any_case=in_any_case)
 
     async def latest(self, path: str, viewer: Viewer) -> list[RunStatus]:
         """Return the runs of every root at or below a path that the viewer may list, in order of their paths.

@@ -41,7 +41,7 @@ class TruncateConcat:
             access_checks.check_access(tx, parsed, caller, Access.WRITE)
             return Applied(True, namespace.truncate(tx, parsed, length, self._ctx.now_ms()))
 
-        truncated = await self._ctx.run_once(key, change)
+        truncated = self._ctx.once(key, change)
         self._ctx.free(truncated.chunks)
         return truncated.answer
 
@@ -63,7 +63,8 @@ class TruncateConcat:
             access_checks.check_concat(tx, onto, parsed, caller)
             return Applied(None, namespace.concat(tx, onto, parsed, self._ctx.now_ms()))
 
-        self._ctx.cluster.load((await self._ctx.run_once(key, change)).chunks)
+        joined = self._ctx.once(key, change)
+        self._ctx.commit.after(lambda: self._ctx.cluster.load(joined.chunks))
 
     def _check_not_extended(self, paths: Sequence[NamespacePath], what: str) -> None:
         for path in paths:

@@ -195,7 +195,7 @@ class WriteOperations:
         await self._ctx.under_construction.settle(path)
         await self._ctx.until_ready()
         try:
-            publication = await self._ctx.commit(lambda tx: self._publish(tx, made, []))
+            publication = self._ctx.commit.now(lambda tx: self._publish(tx, made, []))
         except FileAlreadyExists:
             with self._ctx.reader.view():
                 self._check_not_under_construction(path, file.user)

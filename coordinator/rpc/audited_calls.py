@@ -7,7 +7,6 @@ from peacefs.coordinator.calls.name_table import NAME_TABLE
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.messages import Failure, Message
 from peacefs.protocol.tokens import Signer
-from peacefs.protocol.trace_context import current_id
 
 
 class AuditedRpc:
@@ -26,6 +25,7 @@ class AuditedRpc:
         caller: Caller | None = None,
         is_datanode: bool,
         seconds: float,
+        trace: str,
     ) -> None:
         """Have a call recorded. Of whom is known from its `caller`; else a call with a token is its user's."""
         # A publication at once carries the file within.
@@ -58,6 +58,6 @@ class AuditedRpc:
                 error=code,
                 request_id=getattr(asked, "request_id", "") or None,
                 seconds=seconds,
-                trace=current_id(),
+                trace=trace,
             )
         )

@@ -5,8 +5,9 @@ client needs no other address. A client knows no secret: it may ask what REST le
 of its hello, which is looked at with each call; where names are believed, the call itself.
 
 Everything runs on the event loop. The calls of a connection are carried out and answered in order. Calls that
-arrive together are answered with one write. A call that waits for something, such as a commit, delays the later
-calls of its connection, but no other connection.
+arrive together are answered with one write. An answer that waits until the metadata is durable holds up the later
+answers of its connection; a call that waits for anything else also holds up the later calls. Neither holds up
+another connection.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections import deque
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.limits import http_requests_in_flight_max, link_at_once_bytes, link_backlog_bytes_max
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
-from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, PeerTimeout, ProtocolViolation
+from peacefs.protocol.errors import (
+    Overloaded,
+    PeacefsError,
+    PeerRefused,
+    PeerTimeout,
+    ProtocolViolation,
+    ServiceUnready,
+)
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.limits import (
@@ -41,13 +50,14 @@ from peacefs.service.first_step import begin
 from peacefs.service.tls_listener import channel_of
 
 from .audited_calls import AuditedRpc
-from .dispatch import CALLS_OF_CLIENTS, answer, is_read
+from .dispatch import CALLS_OF_CLIENTS, OpenCall
 
 # A client's frame is bounded by its description of a file: a completion names the receipts of all its chunks.
 client_frame_bytes_max: Final = 2 * MIB
 client_links_max: Final = 4096
 client_links_per_address_max: Final = 2048
-# Maximum number of calls of one connection that are answered before other connections have a turn.
+# Maximum number of calls of one connection that are answered before other connections have a turn, and of its
+# answers that wait until the metadata is durable.
 calls_per_turn_max: Final = 64
 
 
@@ -87,6 +97,8 @@ class ClientLinks:
         self.crowd: ConnectionCounts[str] = ConnectionCounts(client_links_per_address_max)
         #: Links with a call that waits for something, and the task that answers it.
         self._busy: dict[ClientLink, asyncio.Task[Message]] = {}
+        #: Links with answers that wait until the metadata is durable.
+        self._holding: set[ClientLink] = set()
 
     def link(self) -> ClientLink:
         """Return the link that serves a new connection."""
@@ -117,12 +129,18 @@ class ClientLinks:
 
     def refuse_overload(self) -> None:
         """Raises Overloaded if too many calls are under way for another one to begin."""
-        if len(self._busy) >= http_requests_in_flight_max:
-            raise Overloaded(f"{len(self._busy)} calls are under way already; try again")
+        under_way = len(self._busy) + len(self._holding)
+        if under_way >= http_requests_in_flight_max:
+            raise Overloaded(f"{under_way} calls are under way already; try again")
 
     def waits(self, link: ClientLink, answering: asyncio.Task[Message]) -> None:
         """Record that a link has a call that waits for something. The task that answers it must call `ended`."""
         self._busy[link] = answering
+        self._idle.pop(link, None)
+
+    def holds(self, link: ClientLink) -> None:
+        """Record that a link has answers that wait. It must call `answered` when it has none."""
+        self._holding.add(link)
         self._idle.pop(link, None)
 
     def ended(self, link: ClientLink) -> None:
@@ -131,34 +149,23 @@ class ClientLinks:
             self._idle[link] = None
 
     def answered(self, link: ClientLink) -> None:
-        """Move a link to the end of the idle ones, because it has just called."""
-        if link in self._idle:
+        """Move a link without answers that wait to the end of the idle ones, because it has just called."""
+        if link in self._holding:
+            self._holding.remove(link)
+            if link in self._open:
+                self._idle[link] = None
+        elif link in self._idle:
             del self._idle[link]
             self._idle[link] = None
 
-    def answer(
-        self, message: Message, host: str | None, peer: Peer, caller: Caller | None
-    ) -> Coroutine[Any, Any, Message]:
-        """Return a coroutine that returns the reply to a call of `peer`. An error is a reply too: Failure."""
-        who: Callable[[], Caller | None] | None = None
+    def caller_of(self, peer: Peer, caller: Caller | None) -> Callable[[], Caller | None] | None:
+        """Return what authenticates the calls of a connection; None if the users that messages name are believed.
+
+        A token is verified for each call, because it may have expired since the last one.
+        """
         if caller is not None:
-            who = partial(_known, caller)
-        elif self.authenticate is not None:
-            # Authenticate each call, because the token may have expired since the last one.
-            who = partial(self.authenticate, peer.credential)
-        answering = partial(answer, self.files, message, host, peer.name, caller=who, audited=self.audited)
-        return answering() if self.door is None else _through(self.door, answering, is_read=is_read(message))
-
-
-def _known(caller: Caller) -> Caller:
-    return caller
-
-
-async def _through(door: Door, answering: Callable[[], Awaitable[Message]], *, is_read: bool) -> Message:
-    try:
-        return await door.answered(answering, is_read=is_read)
-    except PeacefsError as refusal:
-        return Failure(refusal.code, refusal.message)
+            return lambda: caller
+        return None if self.authenticate is None else partial(self.authenticate, peer.credential)
 
 
 class ClientLink(asyncio.Protocol):
@@ -171,10 +178,13 @@ class ClientLink(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._handshake: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
+        self._who: Callable[[], Caller | None] | None = None
         self._host: str | None = None
         #: True while no further call may begin, because one waits or other connections have their turn.
         self._is_busy = False
         self._is_paused = False
+        #: The replies that wait until the metadata is durable, in order, with their calls and tags.
+        self._held: deque[tuple[OpenCall, Message, int]] = deque()
         self._heard_s = 0.0
         self._deadline: asyncio.TimerHandle
         #: For the rest of a frame that has begun.
@@ -212,7 +222,8 @@ class ClientLink(asyncio.Protocol):
 
     def _close_if_silent(self) -> None:
         idle_s = self._links.clock() - self._heard_s
-        if self._peer is None or (idle_s >= idle_connection_timeout_s and not self._is_busy):
+        is_idle = not (self._is_busy or self._held)
+        if self._peer is None or (idle_s >= idle_connection_timeout_s and is_idle):
             self._transport.abort()
             return
         wait_s = max(idle_connection_timeout_s - idle_s, handshake_timeout_s)
@@ -223,6 +234,8 @@ class ClientLink(asyncio.Protocol):
         answers: list[bytes] = []
         try:
             while not self._is_busy and not self._transport.is_closing():
+                if len(self._held) >= calls_per_turn_max:
+                    break
                 frame = self._frames.next()
                 if frame is None:
                     break
@@ -237,28 +250,40 @@ class ClientLink(asyncio.Protocol):
             answers.clear()
             self.refuse(error)
         if answers:
-            # Only complete calls show that the client is alive, not single bytes.
-            self._heard_s = self._links.clock()
-            self._links.answered(self)
+            if not self._held:
+                # Only complete calls show that the client is alive, not single bytes.
+                self._heard_s = self._links.clock()
+                self._links.answered(self)
             self._send(answers)
         self._expect_rest(0 if self._transport.is_closing() else self._frames.buffered_bytes)
         self._read_while_there_is_room()
 
     def _call(self, message: Message, tag: int, answers: list[bytes]) -> None:
-        """Carry out a call. Append its answer to `answers`; if the call waits, its answer is sent later."""
+        """Carry out a call. Append its answer to `answers`; if it has to wait, it is sent later."""
         if type(message) not in CALLS_OF_CLIENTS:
             raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say: {_WRONG_PORT}")
+        assert self._peer is not None
+        links = self._links
+        call = OpenCall(
+            links.files,
+            message,
+            self._host,
+            self._peer.name,
+            caller=self._who,
+            door=links.door,
+            audited=links.audited,
+        )
         try:
-            self._links.refuse_overload()
-            replied = begin(self._answer(message, tag))
+            links.refuse_overload()
+            replied = begin(self._carry_out(call, tag))
         except Overloaded as error:
             replied = Failure(error.code, error.message)
         if isinstance(replied, asyncio.Task):
-            self._heard_s = self._links.clock()
+            self._heard_s = links.clock()
             self._is_busy = True
-            self._links.waits(self, replied)
+            links.waits(self, replied)
             return
-        answers.append(encode(replied, tag=tag))
+        self._answer(call, replied, tag, answers)
         if len(answers) >= calls_per_turn_max:
             self._is_busy = True
             asyncio.get_running_loop().call_soon(self._take_turn)
@@ -267,25 +292,58 @@ class ClientLink(asyncio.Protocol):
         self._is_busy = False
         self._work()
 
-    async def _answer(self, message: Message, tag: int) -> Message:
-        """Return the reply to a call. If the call has waited, also send the reply and carry out the next calls."""
-        assert self._peer is not None
+    async def _carry_out(self, call: OpenCall, tag: int) -> Message:
+        """Return the reply to a call. If the call has waited, also answer it and carry out the next calls."""
         try:
-            reply = await self._links.answer(message, self._host, self._peer, self._caller)
+            reply = await call.carry_out()
         finally:
             if has_waited := self._is_busy:
                 self._is_busy = False
                 self._links.ended(self)
         if has_waited:
-            self._write(reply, tag)
+            answers: list[bytes] = []
+            self._answer(call, reply, tag, answers)
+            self._send(answers)
             self._work()
         return reply
+
+    def _answer(self, call: OpenCall, reply: Message, tag: int, answers: list[bytes]) -> None:
+        """Append an answer to `answers`, or hold it until what it and those before it depend on is durable."""
+        if self._held:
+            self._held.append((call, reply, tag))
+        elif call.watched.is_settled:
+            answers.append(encode(call.finish(reply), tag=tag))
+        else:
+            self._held.append((call, reply, tag))
+            self._heard_s = self._links.clock()
+            self._links.holds(self)
+            self._send_settled()
+
+    def _send_settled(self, refusal: ServiceUnready | None = None) -> None:
+        """Send the answers that need not wait any more. `refusal` is why the first one's entry was undone."""
+        answers = []
+        while self._held:
+            call, reply, tag = self._held[0]
+            if refusal is None and (needed := call.watched.needed):
+                self._links.files.durable.when_durable(needed, self._settled)
+                break
+            self._held.popleft()
+            answers.append(encode(call.finish(reply, refusal), tag=tag))
+            refusal = None
+        else:
+            self._links.answered(self)
+        self._send(answers)
+
+    def _settled(self, refusal: ServiceUnready | None) -> None:
+        self._send_settled(refusal)
+        if self._frames.buffered_bytes:
+            self._work()
 
     def _expect_rest(self, begun_bytes: int) -> None:
         """So much has come of a frame: it holds memory, and has to end in time, unless it waits for an answer."""
         if not begun_bytes and not self._held_bytes:
             return
-        is_awaited = begun_bytes > 0 and not self._is_busy
+        is_awaited = begun_bytes > 0 and not self._is_busy and len(self._held) < calls_per_turn_max
         if not is_awaited and self._frame_deadline is not None:
             self._frame_deadline.cancel()
             self._frame_deadline = None
@@ -309,7 +367,8 @@ class ClientLink(asyncio.Protocol):
         self._transport.close()
 
     def _read_while_there_is_room(self) -> None:
-        is_full = self._is_busy and self._frames.buffered_bytes > link_at_once_bytes
+        is_held_up = self._is_busy or len(self._held) >= calls_per_turn_max
+        is_full = is_held_up and self._frames.buffered_bytes > link_at_once_bytes
         if is_full == self._is_paused or self._transport.is_closing():
             return
         self._is_paused = is_full
@@ -332,6 +391,7 @@ class ClientLink(asyncio.Protocol):
         except StopIteration as stop:
             self._links.crowd.enter(self._peer_address)
             self._peer = cast(Peer, stop.value)
+            self._who = self._links.caller_of(self._peer, self._caller)
             self._write(self._peer.last_word)
             self._frames.bytes_max = client_frame_bytes_max
 

@@ -32,7 +32,7 @@ class DatanodeCalls:
             link.write(Failure(error.code, error.message), tag)
 
     async def _answer(self, link: DatanodeLink, message: Message, tag: int, host: str) -> None:
-        reply = await answer(self._files, message, host, link.name, link=link.name, audited=self._audited)
+        reply = await answer(self._files, message, host, link.name, audited=self._audited)
         try:
             if is_read(message):
                 # Others may have led while this process was stopped.

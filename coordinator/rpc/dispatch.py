@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from peacefs.coordinator.authentication.token_bearer import check_bearer_of
 from peacefs.coordinator.calls.name_row import Row
 from peacefs.coordinator.calls.name_table import NAME_TABLE
+from peacefs.coordinator.failover.door import Door
+from peacefs.coordinator.metadata.group_commit import no_room
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
@@ -40,7 +42,7 @@ from peacefs.protocol.messages import (
     TakeLease,
 )
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.trace_context import context_of, enter
+from peacefs.protocol.trace_context import context_of, enter, serving
 from peacefs.runtime.tracing import is_tracing, traced
 from peacefs.service.outcomes import DONE, of_failure
 
@@ -161,56 +163,129 @@ def carry_out(
     return _CALLS[type(message)].carry_out(files, message, host, link)
 
 
-async def answer(
-    files: Files,
-    message: Message,
-    host: str | None,
-    who: str,
-    *,
-    link: NodeId | None = None,
-    caller: Callable[[], Caller | None] | None = None,
-    audited: AuditedRpc | None = None,
-) -> Message:
-    """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
+class OpenCall:
+    """A call under way: `carry_out` it, wait until `watched` is settled, then send what `finish` returns."""
 
-    `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over. `caller`
-    authenticates the caller, or raises; without it, the users named in messages are trusted.
-    """
-    began_s = time.perf_counter()
-    kind = type(message)
-    context = context_of(message)
-    if is_tracing():
-        context = traced(kind.__name__, context, {})
-    enter(context)
-    who_asks: Caller | None = None
-    failed = ""
-    reply: Message
-    watched = files.durable.watched()
-    try:
-        call, asked = _CALLS[kind], message
-        if caller is not None and (who_asks := caller()) is not None:
-            asked = call.name(message, who_asks)
-        reply = await watched.run(call.carry_out(files, asked, host, link))
-    except PeacefsError as error:
-        failed = error.code
-        reply = Failure(failed, error.message, error.culprit)
-    except Exception:
-        failed = PeacefsError.__name__
-        log.exception("a %s of %s failed", kind.__name__, who)
-        reply = Failure(failed, "an internal error of the coordinator; its log says more")
-    if watched.needed:
+    __slots__ = (
+        "_audited",
+        "_began_s",
+        "_caller",
+        "_context",
+        "_door",
+        "_files",
+        "_host",
+        "_link",
+        "_made_ns",
+        "_message",
+        "_who",
+        "_who_asks",
+        "watched",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        message: Message,
+        host: str | None,
+        who: str,
+        *,
+        link: NodeId | None = None,
+        caller: Callable[[], Caller | None] | None = None,
+        door: Door | None = None,
+        audited: AuditedRpc | None = None,
+    ) -> None:
+        """`who` on `host` calls, over the link of datanode `link` if there is one.
+
+        `caller` authenticates the caller, or raises; without it, the users named in messages are trusted. `door`
+        lets calls through when this coordinator may answer; without one it always may.
+        """
+        self._began_s = time.perf_counter()
+        self._files = files
+        self._message = message
+        self._host = host
+        self._who = who
+        self._link = link
+        self._caller = caller
+        self._door = door
+        self._audited = audited
+        self._who_asks: Caller | None = None
+        self._made_ns = 0
+        self._context = context_of(message)
+        #: What the reply depends on.
+        self.watched = files.durable.watched()
+
+    async def carry_out(self) -> Message:
+        """Return the reply that `finish` takes. An error is a reply too: Failure."""
+        message = self._message
+        kind = type(message)
+        if is_tracing():
+            self._context = traced(kind.__name__, self._context, {})
+        enter(self._context)
         try:
-            await files.durable.settle(watched)
+            door = self._door
+            if door is not None and not door.may_answer:
+                await door.pass_through()
+            call, asked = _CALLS[kind], message
+            if self._caller is not None and (who_asks := self._caller()) is not None:
+                self._who_asks = who_asks
+                asked = call.name(message, who_asks)
+            return await self.watched.run(call.carry_out(self._files, asked, self._host, self._link))
         except PeacefsError as error:
-            failed = error.code
-            reply = Failure(failed, error.message)
-    seconds = time.perf_counter() - began_s
-    outcome = of_failure(failed) if failed else DONE
-    observe_call(kind.__name__, outcome, seconds)
-    if context.recording is not None:
-        context.recording.end(failed)
-    if log.isEnabledFor(logging.DEBUG):
-        log.debug("%s of %s: %s after %.1f ms", kind.__name__, who, outcome, seconds * 1000)
-    if audited is not None:
-        audited.tell(message, reply, host, caller=who_asks, is_datanode=link is not None, seconds=seconds)
-    return reply
+            return Failure(error.code, error.message, error.culprit)
+        except Exception:
+            log.exception("a %s of %s failed", kind.__name__, self._who)
+            return Failure(PeacefsError.__name__, "an internal error of the coordinator; its log says more")
+        finally:
+            if self._context.recording is not None and self.watched.needed:
+                self._made_ns = time.time_ns()
+
+    def finish(self, reply: Message, refusal: PeacefsError | None = None) -> Message:
+        """Return the message to send now. `refusal` tells why what the reply depends on is not durable.
+
+        Records the call: for metrics, for tracing, and in the audit log.
+        """
+        message = self._message
+        kind = type(message)
+        if refusal is None and self.watched.is_undone:
+            refusal = no_room()
+        if refusal is None and self._door is not None and is_read(message):
+            # This process may have been stopped for long, and another one may have led.
+            refusal = self._door.refusal
+        if refusal is not None:
+            reply = Failure(refusal.code, refusal.message)
+        seconds = time.perf_counter() - self._began_s
+        failed = reply.code if type(reply) is Failure else ""
+        outcome = of_failure(failed) if failed else DONE
+        observe_call(kind.__name__, outcome, seconds)
+        context = self._context
+        if context.recording is not None:
+            if self._made_ns:
+                context.recording.phase("commit", self._made_ns, time.time_ns(), {})
+            context.recording.end(failed)
+        if log.isEnabledFor(logging.DEBUG):
+            with serving(context):
+                log.debug("%s of %s: %s after %.1f ms", kind.__name__, self._who, outcome, seconds * 1000)
+        if self._audited is not None:
+            self._audited.tell(
+                message,
+                reply,
+                self._host,
+                caller=self._who_asks,
+                is_datanode=self._link is not None,
+                seconds=seconds,
+                trace=context.id,
+            )
+        return reply
+
+
+async def answer(
+    files: Files, message: Message, host: str, node: NodeId, *, audited: AuditedRpc | None = None
+) -> Message:
+    """Return the reply to a call of a datanode on `host`, when all that it depends on is durable."""
+    call = OpenCall(files, message, host, node, link=node, audited=audited)
+    reply = await call.carry_out()
+    try:
+        await files.durable.settle(call.watched)
+    except PeacefsError as refusal:
+        return call.finish(reply, refusal)
+    return call.finish(reply)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from peacefs.coordinator.metadata.group_commit import Settled
 from peacefs.coordinator.operations.durable_answers import DurableAnswers
 from peacefs.protocol.errors import ServiceUnready
 
@@ -25,9 +26,12 @@ class Asking:
     def __init__(self) -> None:
         self.rows = Rows()
         self.waited: list[int] = []
-        self.answers = DurableAnswers(self.rows, self._until_durable)
+        self.answers = DurableAnswers(self.rows, self)
 
-    async def _until_durable(self, number: int) -> None:
+    def when_durable(self, number: int, settled: Settled) -> None:
+        raise AssertionError("requests here wait by themselves")
+
+    async def until_durable(self, number: int) -> None:
         self.waited.append(number)
         assert len(self.waited) < 10, "it never comes to an end"
         # Meanwhile another request reads the next entry, as under load.

@@ -217,11 +217,10 @@ def test_answer_read_before_a_coordinator_was_stopped_for_long_is_not_given() ->
     leadership.confirmed(clock.now_s)
     door = Door(leadership, clock, clock.sleep, leader_lives=_lives)
 
-    async def answer() -> str:
-        clock.now_s += leader_lease_s
-        return "what was so before"
-
-    with pytest.raises(ServiceUnready):
-        asyncio.run(door.answered(answer, is_read=True))
+    assert door.may_answer
+    clock.now_s += leader_lease_s
+    assert isinstance(door.refusal, ServiceUnready)
+    assert not door.may_answer
     leadership.confirmed(clock.now_s)
-    assert asyncio.run(door.answered(answer, is_read=False)) == "what was so before"
+    assert door.may_answer
+    assert door.refusal is None

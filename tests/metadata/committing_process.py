@@ -5,49 +5,35 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from peacefs.coordinator.metadata.group_commit import GroupCommit, WriterThread, metadata_tend_interval_s
+from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer, metadata_tend_interval_s
 from peacefs.coordinator.metadata.model import RenameMode
 from peacefs.coordinator.metadata.sqlite.store import open_store
-from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.operations.commits import Commits
 from peacefs.protocol.ids import first_of_epoch
 from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 
 
-async def durable(commits: GroupCommit, change: Callable[[Transaction], Any]) -> None:
-    """Make a change, and wait until it is durable."""
-    heard: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    commits.submit(change, heard.set_result)
-    if refusal := await heard:
-        raise refusal
-
-
-async def work(commits: GroupCommit, epoch: int, worker: int) -> None:
+async def work(commits: Commits, epoch: int, worker: int) -> None:
     """Creates, renames and deletes in turn. A line is what must be so from then on: + is there, - is not."""
     for number in range(1 << 30):
         temporary, final = f"/{epoch}/{worker}/.{number}.tmp", f"/{epoch}/{worker}/{number}"
         chunk = WrittenChunk(first_of_epoch(epoch) | worker << 30 | number, 1, 100, 7, [Receipt("node", b"")])
         file = NewFile(path=temporary, user="ann", replication=1, block_bytes=1 << 26, request_id=temporary)
-        await durable(
-            commits,
+        await commits(
             lambda tx, file=file, chunk=chunk: namespace.complete_file(tx, file, [chunk], 1),  # type: ignore[misc]
         )
         source, target = parse_path(temporary), parse_path(final)
-        await durable(
-            commits,
-            lambda tx, source=source, target=target: namespace.rename(tx, source, target, RenameMode.STRICT, 1),  # type: ignore[misc]
-        )
+        await commits(partial(namespace.rename, source=source, target=target, mode=RenameMode.STRICT, now_ms=1))
         os.write(1, f"+{final}\n-{temporary}\n".encode())
         if number >= 3:
             old = f"/{epoch}/{worker}/{number - 3}"
-            await durable(
-                commits,
+            await commits(
                 lambda tx, old=old: namespace.delete(tx, parse_path(old), False, 1),  # type: ignore[misc]
             )
             os.write(1, f"-{old}\n".encode())
@@ -58,12 +44,13 @@ async def serve(store: Path) -> None:
     metadata = open_store(store, owner="root", has_process="process" in sys.argv)
     epoch = metadata.begin_epoch()
     loop = asyncio.get_running_loop()
-    writer = WriterThread(loop.call_soon_threadsafe)
-    commits = GroupCommit(metadata, lambda fault: os._exit(3), run=writer, soon=loop.call_soon)
+    writer = Writer(loop.call_soon_threadsafe)
+    group = GroupCommit(metadata, lambda fault: os._exit(3), run=writer, soon=loop.call_soon)
+    commits = Commits(group)
     workers = [asyncio.create_task(work(commits, epoch, worker)) for worker in range(4)]
     while not any(worker.done() for worker in workers):
         await asyncio.sleep(metadata_tend_interval_s / 10)
-        commits.tend(idle=True)
+        group.tend(idle=True)
     await asyncio.gather(*workers)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from journal.replicated_store import rows_of
 
@@ -15,6 +15,7 @@ from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import ServiceUnready
 
+T = TypeVar("T")
 Done = Callable[[BaseException | None], None]
 
 
@@ -107,8 +108,14 @@ class Group:
             **changes,
         )
 
+    def submit(self, change: Callable[[Transaction], T], name: str, **how: Any) -> T:
+        """Make a change, and wait as `name` until it is durable."""
+        answer = self.commits.submit(change, **how)
+        self.commits.wait_for(self.commits.last, self.told(name))
+        return answer
+
     def mkdirs(self, path: str, **how: Any) -> bool:
-        return self.commits.submit(mkdirs(path), self.told(path), **how)
+        return self.submit(mkdirs(path), path, **how)
 
     def rows_of_log(self) -> dict[str, list[Any]]:
         """Return the rows that a start would find: those of the log alone."""

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from journal.replicated_store import rows_of
 
-from peacefs.coordinator.metadata.group_commit import GroupCommit, WriterThread
+from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer
 from peacefs.coordinator.metadata.log.segments import LogFull
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.transaction import Transaction
+from peacefs.coordinator.operations.commits import Commits
 from peacefs.coordinator.operations.durable_answers import DurableAnswers
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, Overloaded, ServiceUnready
 
@@ -52,9 +53,9 @@ def test_a_request_that_fails_leaves_no_trace_and_gets_its_error(group: Group) -
         raise ZeroDivisionError
 
     with pytest.raises(FileNotFound, match="the other half"):
-        group.commits.submit(half, group.told("half"))
+        group.submit(half, "half")
     with pytest.raises(ZeroDivisionError):
-        group.commits.submit(wrong, group.told("wrong"))
+        group.submit(wrong, "wrong")
     group.mkdirs("/good")
     group.writing.turn()
     assert group.told.well == ["/good"] and names(group.metadata) == ["good"]
@@ -64,7 +65,7 @@ def test_a_request_that_fails_leaves_no_trace_and_gets_its_error(group: Group) -
 def test_a_name_that_is_taken_is_the_fault_of_its_request_alone(group: Group) -> None:
     group.mkdirs("/a")
     with pytest.raises(Exception, match="has an entry a already"):
-        group.commits.submit(lambda tx: tx.add_entry(1, "a", 99), group.told("taken"))
+        group.submit(lambda tx: tx.add_entry(1, "a", 99), "taken")
     group.mkdirs("/b")
     group.writing.turn()
     assert group.told.well == ["/a", "/b"] and group.faults == []
@@ -80,8 +81,8 @@ def test_requests_that_wait_share_an_entry_and_are_isolated_in_it(group: Group) 
 
     group.mkdirs("/a")
     with pytest.raises(FileAlreadyExists):
-        group.commits.submit(taken, group.told("taken"))
-    assert group.commits.submit(lambda tx: tx.has_children(1), group.told("seen"))
+        group.submit(taken, "taken")
+    assert group.submit(lambda tx: tx.has_children(1), "seen")
     for number in range(20):
         group.mkdirs(f"/a/{number}")
     assert group.told.outcomes == {} and len(group.writing.works) == 1
@@ -100,12 +101,12 @@ def test_answers_of_one_entry_come_in_the_order_in_which_they_were_asked_for(gro
 
 def test_a_request_that_changes_nothing_costs_no_sync_and_waits_for_what_it_saw(group: Group) -> None:
     group.mkdirs("/a")
-    assert group.commits.submit(mkdirs("/a"), group.told("again"))
+    assert group.submit(mkdirs("/a"), "again")
     assert group.told.outcomes == {}, "it may be told of /a when /a is durable"
     group.writing.turn()
     assert group.told.well == ["/a", "again"]
     entries = len(group.log.entries)
-    assert group.commits.submit(mkdirs("/a"), group.told("once more"))
+    assert group.submit(mkdirs("/a"), "once more")
     assert group.told.well[-1] == "once more", "at once"
     group.writing.turn()
     assert len(group.log.entries) == entries and group.commits.commits == 1
@@ -177,17 +178,11 @@ def test_closing_on_a_disk_that_fails_tells_all_that_wait(group: Group) -> None:
 def test_answers_wait_for_what_another_request_has_changed(group: Group) -> None:
     """A request that only reads gets no answer that a crash could undo."""
 
-    async def until_durable(number: int) -> None:
-        heard = asyncio.get_running_loop().create_future()
-        group.commits.wait_for(number, lambda outcome: heard.set_result(outcome))
-        if refusal := await heard:
-            raise refusal
-
     async def look() -> list[str]:
         return names(group.metadata)
 
     async def main() -> None:
-        answers = DurableAnswers(group.metadata.rows, until_durable)
+        answers = DurableAnswers(group.metadata.rows, Commits(group.commits))
         for fails in (None, LogFull("no room")):
             group.log.fails = fails
             path = "/full" if fails else "/a"
@@ -210,14 +205,12 @@ def test_answers_wait_for_what_another_request_has_changed(group: Group) -> None
     asyncio.run(main())
 
 
-def test_writer_thread_writes_in_order_and_tells_on_the_loop(tmp_path: Path) -> None:
+def test_writer_writes_in_order_and_tells_on_the_loop(tmp_path: Path) -> None:
     async def main() -> list[str]:
         metadata = open_store(tmp_path / "metadata.sqlite", owner="root")
         metadata.begin_epoch()
         loop, main_thread = asyncio.get_running_loop(), threading.get_ident()
-        commits = GroupCommit(
-            metadata, pytest.fail, run=WriterThread(loop.call_soon_threadsafe), soon=loop.call_soon
-        )
+        commits = GroupCommit(metadata, pytest.fail, run=Writer(loop.call_soon_threadsafe), soon=loop.call_soon)
         told: list[str] = []
         all_told = asyncio.Event()
 
@@ -231,7 +224,8 @@ def test_writer_thread_writes_in_order_and_tells_on_the_loop(tmp_path: Path) -> 
             return tell
 
         for number in range(60):
-            commits.submit(mkdirs(f"/{number:02}"), settled(f"{number:02}"))
+            commits.submit(mkdirs(f"/{number:02}"))
+            commits.wait_for(commits.last, settled(f"{number:02}"))
             await asyncio.sleep(0)
         await asyncio.wait_for(all_told.wait(), 60)
         commits.close()

@@ -44,7 +44,7 @@ def test_on_a_full_disk_changes_are_undone_newest_first_until_there_is_room(grou
     group.mkdirs("/refused")
     group.writing.begin()
     group.mkdirs("/refused/below")
-    group.commits.submit(lambda tx: namespace.delete(tx, parse_path("/before"), True, 2), group.told("delete"))
+    group.submit(lambda tx: namespace.delete(tx, parse_path("/before"), True, 2), "delete")
     group.mkdirs("/more")
     assert names(group.metadata) == ["more", "refused"]
     group.writing.write()()
@@ -59,7 +59,7 @@ def test_on_a_full_disk_changes_are_undone_newest_first_until_there_is_room(grou
     group.mkdirs("/after")
     group.writing.turn()
     assert group.told.well == ["/after"] and group.room == [False, True]
-    assert group.commits.submit(lambda tx: tx.entry_count(1), group.told("count")) == 2
+    assert group.submit(lambda tx: tx.entry_count(1), "count") == 2
     assert group.faults == [] and group.rows_of_log() == rows_of(group.metadata)
 
 
@@ -89,13 +89,11 @@ def test_on_a_full_disk_memory_is_what_the_log_says_whatever_was_under_way(seed:
             directory = random.choice(["/a", "/b", f"/{number}"])
             name = f"{directory}/{step}"
             if random.random() < 0.3:
-                group.commits.submit(
-                    lambda tx, d=directory: namespace.delete(tx, parse_path(d), True, 2),  # type: ignore[misc]
-                    lambda outcome: None,
-                )
+                group.commits.submit(lambda tx, d=directory: namespace.delete(tx, parse_path(d), True, 2))  # type: ignore[misc]
             else:
-                group.commits.submit(
-                    mkdirs(name), lambda outcome, n=name: done.add(n) if outcome is None else None
+                group.commits.submit(mkdirs(name))
+                group.commits.wait_for(
+                    group.commits.last, lambda outcome, n=name: done.add(n) if outcome is None else None
                 )  # type: ignore[misc]
         random.choice([group.writing.begin, group.writing.turn])()
         if random.random() < 0.2:

@@ -22,7 +22,6 @@ from peacefs.coordinator.metadata.sqlite.image import ImageWriter
 from peacefs.coordinator.metadata.sqlite.inline_image import InlineImage
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
 from peacefs.coordinator.metadata.store import MetadataFault, Touched
-from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.rpc.dispatch import CALLS_OF_CLIENTS, is_read
 from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
 from peacefs.protocol.errors import PeacefsError
@@ -154,10 +153,6 @@ class FailoverCoordinator(SimulatedCoordinator):
 
     # -- as the service does it ------------------------------------------------------------------------
 
-    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
-        self.leadership.refuse_to_commit()
-        return await super().commit(change, in_any_case=in_any_case)
-
     def tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         return self.parts.background.of_any()
 
@@ -173,11 +168,14 @@ class FailoverCoordinator(SimulatedCoordinator):
         only_looks = isinstance(message, Open | Stat | ListNames) or (
             type(message) in CALLS_OF_CLIENTS and is_read(message)
         )
-        answer_here = super().answer
         try:
-            return await self.door.answered(lambda: answer_here(caller, message), is_read=only_looks)
-        except PeacefsError as refusal:
-            return Failure(refusal.code, refusal.message)
+            await self.door.pass_through()
+            reply = await super().answer(caller, message)
+            if only_looks and (refusal := self.door.refusal) is not None:
+                raise refusal
+            return reply
+        except PeacefsError as error:
+            return Failure(error.code, error.message)
 
     # -- what its failover sees of it --------------------------------------------------------------------
 

@@ -241,7 +241,7 @@ class PlayedCoordinator:
             self._made += 1
             name = f"{self.name}-{self.node.generation}-{self._made}"
             try:
-                await self._commits.commit(partial(_make, name))
+                await self._commits(partial(_make, name))
             except PeacefsError:
                 continue
             story.acknowledged.add(name)

@@ -57,7 +57,6 @@ from peacefs.coordinator.metadata.model import InodeKind, RenameMode
 from peacefs.coordinator.metadata.sqlite.image import ImageWriter
 from peacefs.coordinator.metadata.sqlite.inline_image import InlineImage
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
-from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import dispatch as calls
@@ -143,7 +142,8 @@ class SimulatedCoordinator:
         self.log.check_found(self.metadata)
         self.quotas = QuotaWatch(self.metadata.rows)
         writer = WriterThread(world, self.node, Random(world.random.random()), self.reaches_journal)
-        self.commits = SimulatedCommits(self.metadata, self.log, writer, self.fail)
+        refuse = self.leadership.refuse_to_commit
+        self.commits = SimulatedCommits(self.metadata, self.log, writer, self.fail, refuse)
         self.log.appended = self.appended
         # Bound to the cluster of this start: what still comes for an earlier one concerns that one alone.
         self._replicas = ReplicaWatch(lambda: parts.core.cluster)
@@ -154,10 +154,9 @@ class SimulatedCoordinator:
             Surroundings(
                 metadata=self.metadata,
                 reader=self.metadata.reader(),
-                commit=self.commit,
+                commits=self.commits,
                 signer=SIGNER,
                 links=self.links,
-                until_durable=self.commits.until_durable,
                 spawn=self._spawn,
                 on_fault=self.fail,
                 leadership=self.leadership,
@@ -193,9 +192,6 @@ class SimulatedCoordinator:
     def appended(self) -> None:
         """Check the quotas after each entry of the log."""
         self.quotas.look()
-
-    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
-        return await self.commits.commit(change, in_any_case=in_any_case)
 
     def _keep_image(self, writer: WriterThread, commits: SimulatedCommits) -> None:
         """Have the image written at random times, as by a second process."""

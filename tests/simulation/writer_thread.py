@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TypeVar
 
 from simulation.durable_log import DurableLog
 from simulation.simulated_links import wait
@@ -16,13 +15,12 @@ from simulation.world import Node, World
 
 from peacefs.coordinator.journal.writer import journal_repeat_pause_s
 from peacefs.coordinator.limits import journal_unsure_max_s
-from peacefs.coordinator.metadata.group_commit import GroupCommit
+from peacefs.coordinator.metadata.group_commit import GroupCommit, Settled
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault
-from peacefs.coordinator.metadata.transaction import Transaction
+from peacefs.coordinator.operations.commits import Commits
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.runtime import effects as fx
 
-T = TypeVar("T")
 _WRITE_S_MAX = 0.004
 #: Maximum delays before the loop learns of an entry, since it may be busy. One is drawn for each entry.
 _HEARD_AFTER_S = (0.001, 0.004, 0.02, 0.3)
@@ -97,32 +95,37 @@ class WriterThread:
         self._world.later(delay_s, act)
 
 
-class SimulatedCommits:
-    """The product's group commit over a simulated thread, as the service's event loop uses it."""
+class SimulatedCommits(Commits):
+    """The product's commits over a simulated thread, as the service's event loop uses them."""
 
     def __init__(
-        self, metadata: Metadata, log: DurableLog, writer: WriterThread, on_fault: Callable[[MetadataFault], None]
+        self,
+        metadata: Metadata,
+        log: DurableLog,
+        writer: WriterThread,
+        on_fault: Callable[[MetadataFault], None],
+        refuse: Callable[[], object] = lambda: None,
     ) -> None:
         self._log = log
-        self._rows = metadata.rows
         self.group = GroupCommit(metadata, on_fault, run=writer, soon=writer.soon)
+        super().__init__(self.group, _settled_in_world, refuse)
 
-    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
-        settled = _Settled()
-        answer = self.group.submit(change, settled, in_any_case=in_any_case)
-        number = self._rows.last
-        await settled.wait()
-        self._log.check_told(number)
-        return answer
+    def when_durable(self, number: int, settled: Settled) -> None:
+        def checked(error: ServiceUnready | None) -> None:
+            if error is None:
+                self._log.check_told(number)
+            settled(error)
 
-    async def until_durable(self, number: int) -> None:
-        """Wait until an entry is durable. Raises ServiceUnready if it was undone."""
-        settled = _Settled()
-        self.group.wait_for(number, settled)
-        await settled.wait()
+        super().when_durable(number, checked)
 
     def tend(self) -> None:
         self.group.tend(idle=True)
+
+
+async def _settled_in_world(register: Callable[[Settled], None]) -> None:
+    settled = _Settled()
+    register(settled)
+    await settled.wait()
 
 
 class _Settled:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,10 +27,11 @@ from support.waiting import PATIENCE_S
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.coordinator.api.durable_responses import DurableResponses
 from peacefs.coordinator.api.webhdfs import WebHdfs
-from peacefs.coordinator.metadata.group_commit import GroupCommit, WriterThread, run_now
+from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer, run_now
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.operations.commits import Commits
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.durable_answers import DurableAnswers
 from peacefs.coordinator.operations.files import Files
@@ -159,15 +159,6 @@ class Served:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
 
 
-def _settle(settled: asyncio.Future[None], error: Exception | None) -> None:
-    if settled.done():
-        return
-    if error is None:
-        settled.set_result(None)
-    else:
-        settled.set_exception(error)
-
-
 def _fail(fault: MetadataFault) -> None:
     raise AssertionError(f"the metadata of a test failed: {fault}")
 
@@ -238,12 +229,13 @@ class NameSide:
     def _build(self) -> App:
         loop = asyncio.get_running_loop()
         self._commits = GroupCommit(
-            self._metadata, _fail, run=WriterThread(loop.call_soon_threadsafe), soon=loop.call_soon
+            self._metadata, _fail, run=Writer(loop.call_soon_threadsafe), soon=loop.call_soon
         )
-        durable = DurableAnswers(self._metadata.rows, self._until_durable)
+        commits = Commits(self._commits)
+        durable = DurableAnswers(self._metadata.rows, commits)
         self.context = OperationContext(
             self._reader,
-            self._commit,
+            commits,
             self._core,
             self._signer,
             self.links,
@@ -255,17 +247,6 @@ class NameSide:
         self.files = Files(self.context, self._trash_minutes)
         self._clients = ClientLinks(Identity("c", "coordinator", "coordinator", self._signer), self.files)
         return DurableResponses(WebHdfs(self.files, elsewhere), durable)
-
-    async def _commit(self, change: Callable[[Any], Any], /, *, in_any_case: bool = False) -> Any:
-        settled = asyncio.get_running_loop().create_future()
-        answer = self._commits.submit(change, partial(_settle, settled))
-        await settled
-        return answer
-
-    async def _until_durable(self, number: int) -> None:
-        settled = asyncio.get_running_loop().create_future()
-        self._commits.wait_for(number, partial(_settle, settled))
-        await settled
 
     def commit_now(self, change: Callable[[Any], Any]) -> Any:
         """A change of the namespace, from any thread."""
