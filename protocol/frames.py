@@ -158,16 +158,16 @@ class FrameReader:
 
     def next(self) -> Frame | None:
         """Return the next frame, or None if it is incomplete. Raises ProtocolViolation."""
-        data, at = self._data, self._at
-        prefix = self._prefix
+        data, at, prefix = self._data, self._at, self._prefix
         if prefix is None:
             if len(data) - at < PREFIX_BYTES:
                 return None
-            prefix = self._prefix = decode_prefix(data, self.bytes_max, at)
-            self._at = at = at + PREFIX_BYTES
+            prefix = decode_prefix(data, self.bytes_max, at)
+            at += PREFIX_BYTES
         message_end = at + prefix.message_bytes
         frame_end = message_end + prefix.payload_bytes
         if len(data) < frame_end:
+            self._prefix, self._at = prefix, at
             return None
         self._prefix = None
         self._data, self._at = (b"", 0) if frame_end == len(data) else (data, frame_end)

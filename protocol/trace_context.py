@@ -45,14 +45,21 @@ class Recording(Protocol):
 
 class TraceContext:
     """The id of a request. If the request is traced, also the id of the current span, and the span itself if this
-    process records it. Immutable."""
+    process records it. Immutable, but for the id that is drawn late."""
 
-    __slots__ = ("id", "recording", "span")
+    __slots__ = ("_id", "recording", "span")
 
-    def __init__(self, id: str, span: str = "", recording: Recording | None = None) -> None:
-        self.id = id
+    def __init__(self, id: str = "", span: str = "", recording: Recording | None = None) -> None:
+        """Without an id, draw one when it is first asked for."""
+        self._id = id
         self.span = span
         self.recording = recording
+
+    @property
+    def id(self) -> str:
+        if not self._id:
+            self._id = new_trace_id()
+        return self._id
 
 
 _current: ContextVar[TraceContext | None] = ContextVar("peacefs-trace", default=None)
@@ -80,8 +87,8 @@ def is_well_formed(text: str) -> bool:
 
 def continued(text: str, span: str = "") -> TraceContext:
     """Return the context of a request that arrived with this id; with a new id if it is malformed."""
-    if not is_well_formed(text):
-        return TraceContext(new_trace_id())
+    if not text or not is_well_formed(text):
+        return TraceContext()
     return TraceContext(text, span if span and _SPAN.fullmatch(span) else "")
 
 
@@ -123,7 +130,7 @@ def leave(token: Token[TraceContext | None]) -> None:
 
 def current_or_new() -> TraceContext:
     """Return the context of the running code, or a new one."""
-    return _current.get() or TraceContext(new_trace_id())
+    return _current.get() or TraceContext()
 
 
 class serving(Generic[C]):

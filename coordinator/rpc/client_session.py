@@ -239,7 +239,8 @@ class ClientLink(asyncio.Protocol):
                 frame = self._frames.next()
                 if frame is None:
                     break
-                self._expect_rest(0)
+                if self._held_bytes:
+                    self._expect_rest(0)
                 if self._peer is None:
                     self._heard_s = self._links.clock()
                     self._continue_handshake(frame.message)
@@ -255,8 +256,10 @@ class ClientLink(asyncio.Protocol):
                 self._heard_s = self._links.clock()
                 self._links.answered(self)
             self._send(answers)
-        self._expect_rest(0 if self._transport.is_closing() else self._frames.buffered_bytes)
-        self._read_while_there_is_room()
+        begun_bytes = 0 if self._transport.is_closing() else self._frames.buffered_bytes
+        if begun_bytes or self._held_bytes or self._is_paused:
+            self._expect_rest(begun_bytes)
+            self._read_while_there_is_room()
 
     def _call(self, message: Message, tag: int, answers: list[bytes]) -> None:
         """Carry out a call. Append its answer to `answers`; if it has to wait, it is sent later."""
@@ -341,8 +344,6 @@ class ClientLink(asyncio.Protocol):
 
     def _expect_rest(self, begun_bytes: int) -> None:
         """So much has come of a frame: it holds memory, and has to end in time, unless it waits for an answer."""
-        if not begun_bytes and not self._held_bytes:
-            return
         is_awaited = begun_bytes > 0 and not self._is_busy and len(self._held) < calls_per_turn_max
         if not is_awaited and self._frame_deadline is not None:
             self._frame_deadline.cancel()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -47,14 +47,14 @@ from peacefs.runtime.tracing import is_tracing, traced
 from peacefs.service.outcomes import DONE, of_failure
 
 from .audited_calls import AuditedRpc
-from .call_metrics import observe_call
+from .call_metrics import seconds_of
 
 log = logging.getLogger("peacefs.coordinator")
 N = TypeVar("N", NewFile, OpenFile, NameCall)
 
 
-#: Returns the reply to a message. Takes the message, its sender's host, and the datanode over whose link it came.
-CarryOut = Callable[[Files, Any, str | None, NodeId | None], Coroutine[Any, Any, Message]]
+#: Carries out a message. Takes its sender's host, and the datanode over whose link it came.
+CarryOut = Callable[[Files, Any, str | None, NodeId | None], Awaitable[Any]]
 
 
 class Call(NamedTuple):
@@ -65,6 +65,8 @@ class Call(NamedTuple):
     name: Callable[[Any, Caller], Message]
     #: True if the call changes nothing. Then only the leading coordinator's answer counts.
     is_read: bool = False
+    #: Makes the reply from what `carry_out` returns, if that is not the reply.
+    reply: Callable[[Any], Message] | None = None
 
 
 def _named(message: N, caller: Caller) -> N:
@@ -109,11 +111,9 @@ async def _open(files: Files, asked: OpenFile, host: str | None, _link: NodeId |
     return Opened(token, layout)
 
 
-def _carrying_out(row: Row) -> CarryOut:
-    async def carry_out(files: Files, asked: Message, host: str | None, _link: NodeId | None) -> Message:
-        return row.reply(await row.run(files, asked, host))
-
-    return carry_out
+def _name_call(row: Row) -> Call:
+    run = row.run
+    return Call(lambda files, asked, host, _link: run(files, asked, host), _named, row.is_read, row.reply)
 
 
 #: Every call about a file, by its message.
@@ -141,7 +141,7 @@ _FILE_CALLS: Final[Mapping[type[Message], Call]] = {
 }
 _CALLS: Final[Mapping[type[Message], Call]] = {
     **_FILE_CALLS,
-    **{row.message: Call(_carrying_out(row), _named, row.is_read) for row in NAME_TABLE.values()},
+    **{row.message: _name_call(row) for row in NAME_TABLE.values()},
 }
 _OF_DATANODES_ALONE: Final = frozenset({TakeLease, StreamEnded, StreamsFound})
 _OF_CLIENTS_ALONE: Final = frozenset({CreateFile, PublishFile, OpenFile, StateReads})
@@ -156,11 +156,11 @@ def is_read(message: Message) -> bool:
     return _CALLS[type(message)].is_read
 
 
-def carry_out(
-    files: Files, message: Message, host: str | None, link: NodeId | None = None
-) -> Coroutine[Any, Any, Message]:
-    """Return the reply to a call from `host`, as `answer` does, but raise errors instead of returning Failure."""
-    return _CALLS[type(message)].carry_out(files, message, host, link)
+async def carry_out(files: Files, message: Message, host: str | None, link: NodeId | None = None) -> Message:
+    """Return the reply to a call from `host`. Raises the errors of the operation."""
+    call = _CALLS[type(message)]
+    result = await call.carry_out(files, message, host, link)
+    return call.reply(result) if call.reply is not None else cast(Message, result)
 
 
 class OpenCall:
@@ -225,11 +225,10 @@ class OpenCall:
             door = self._door
             if door is not None and not door.may_answer:
                 await door.pass_through()
-            call, asked = _CALLS[kind], message
             if self._caller is not None and (who_asks := self._caller()) is not None:
                 self._who_asks = who_asks
-                asked = call.name(message, who_asks)
-            return await self.watched.run(call.carry_out(self._files, asked, self._host, self._link))
+                message = _CALLS[kind].name(message, who_asks)
+            return await self.watched.run(carry_out(self._files, message, self._host, self._link))
         except PeacefsError as error:
             return Failure(error.code, error.message, error.culprit)
         except Exception:
@@ -256,7 +255,7 @@ class OpenCall:
         seconds = time.perf_counter() - self._began_s
         failed = reply.code if type(reply) is Failure else ""
         outcome = of_failure(failed) if failed else DONE
-        observe_call(kind.__name__, outcome, seconds)
+        seconds_of(kind.__name__, outcome).observe(seconds)
         context = self._context
         if context.recording is not None:
             if self._made_ns:
