@@ -46,6 +46,8 @@ class ChangedRows:
         #: The last entry that is not durable and of which a row was read. A caller that wants to know sets it to 0
         #: first.
         self.ahead = 0
+        #: False during a request that changes rows: it depends on all earlier changes anyhow.
+        self.is_watched = True
         #: Number of calls of `unseal`.
         self.undone = 0
         self.changed: list[dict[Any, Any]] = [{} for _ in TABLES]
@@ -78,7 +80,11 @@ class ChangedRows:
         keys = _KEYS[table]
         self.ops.append((table, row))
         if keys == 1:
-            self._note(table, row[0], row, cached)
+            first, rows = row[0], self.changed[table]
+            self.undo.append((table, first, None, rows.get(first), cached))
+            rows[first] = (self.number, row)
+            if table == CHUNK:
+                self.single.forget((table, first))
         else:
             self._note_nested(table, row[0], row[1] if keys == 2 else row[1:3], row, cached)
         if _IS_SMALL[table]:
@@ -89,7 +95,11 @@ class ChangedRows:
         keys = _KEYS[table]
         key: Row
         if keys == 1:
-            self._note(table, first, None, cached)
+            rows = self.changed[table]
+            self.undo.append((table, first, None, rows.get(first), cached))
+            rows[first] = (self.number, None)
+            if table == CHUNK:
+                self.single.forget((table, first))
             key = (first,)
         else:
             self._note_nested(table, first, second, None, cached)
@@ -97,13 +107,6 @@ class ChangedRows:
         self.ops.append((~table, key))
         if _IS_SMALL[table]:
             self.small[table].pop(first if keys == 1 else key, None)
-
-    def _note(self, table: int, first: Any, row: Row | None, cached: Any) -> None:
-        rows = self.changed[table]
-        self.undo.append((table, first, None, rows.get(first), cached))
-        rows[first] = (self.number, row)
-        if table == CHUNK:
-            self.single.forget((table, first))
 
     def _note_nested(self, table: int, first: Any, second: Any, row: Row | None, cached: Any) -> None:
         rows = self.changed[table]
@@ -287,7 +290,7 @@ class ChangedRows:
 
     def _look_ahead_at(self, table: int, first: Any, second: Any) -> None:
         """Raise `ahead` if the last change of a row is not durable."""
-        if self.number > self.durable + 1 or self.undo:
+        if self.is_watched and (self.number > self.durable + 1 or self.undo):
             rows = self.changed[table]
             found = rows.get(first) if second is None else rows.get(first, NOTHING).get(second)
             if found is not None and found[0] > self.durable:

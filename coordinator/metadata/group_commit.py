@@ -140,8 +140,6 @@ class GroupCommit:
         if outcome.error is not None:
             raise outcome.error
         self.requests += 1
-        rows = self._rows
-        rows.ahead = rows.last
         if not self._is_due:
             self._begin_soon()
         answer: T = outcome.answer

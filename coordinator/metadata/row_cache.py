@@ -25,7 +25,8 @@ UNKNOWN: Final = Unknown()
 class Generations(Generic[K, V]):
     """A cache in two generations. Entries that are not used while the younger one fills up are dropped."""
 
-    def __init__(self, weight_max: int, weigh: Callable[[V], int] = lambda value: 1) -> None:
+    def __init__(self, weight_max: int, weigh: Callable[[V], int] | None = None) -> None:
+        """Without `weigh` each value weighs 1."""
         self._weight_max = max(weight_max // 2, 1)
         self._weigh = weigh
         #: The younger generation. A caller that looks up in it alone sees only entries used lately.
@@ -43,13 +44,18 @@ class Generations(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         self.young[key] = value
-        self.grow(self._weigh(value))
+        self._weight += 1 if self._weigh is None else self._weigh(value)
+        if self._weight > self._weight_max:
+            self._age()
 
     def grow(self, weight: int) -> None:
         """Add to the weight, if a cached value has grown."""
         self._weight += weight
         if self._weight > self._weight_max:
-            self._old, self.young, self._weight = self.young, {}, 0
+            self._age()
+
+    def _age(self) -> None:
+        self._old, self.young, self._weight = self.young, {}, 0
 
     def forget(self, key: K) -> None:
         self.young.pop(key, None)

@@ -22,7 +22,6 @@ BYTES_PER_NAME: Final = 700
 whole_directory_names_max: Final = 20_000
 
 _KINDS = {FILE_KIND: InodeKind.FILE, DIRECTORY_KIND: InodeKind.DIRECTORY}
-_KIND_NUMBERS = {kind: number for number, kind in _KINDS.items()}
 
 
 class Rows(ChangedRows):
@@ -98,7 +97,7 @@ class Rows(ChangedRows):
             self.places.clear()
 
     def inode(self, number: InodeId) -> Inode | None:
-        if self.number > self.durable + 1 or self.undo:
+        if self.is_watched and (self.number > self.durable + 1 or self.undo):
             self._look_ahead_at(INODE, number, None)
         found = self.inodes.get(number)
         if isinstance(found, Unknown):
@@ -125,7 +124,7 @@ class Rows(ChangedRows):
         passed = [root]
         parent = root
         young = self.names.young
-        is_ahead = self.number > self.durable + 1 or bool(self.undo)
+        is_ahead = self.is_watched and (self.number > self.durable + 1 or bool(self.undo))
         for name in names:
             known = young.get(parent)
             found = None if known is None else known.inodes.get(name)
@@ -141,7 +140,7 @@ class Rows(ChangedRows):
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
         """Return the inode number of a name in a directory, None if there is no such name."""
-        if self.number > self.durable + 1 or self.undo:
+        if self.is_watched and (self.number > self.durable + 1 or self.undo):
             self._look_ahead_at(ENTRY, parent, name)
         names = self.names_of(parent)
         found = names.inodes.get(name, UNKNOWN)
@@ -162,13 +161,17 @@ class Rows(ChangedRows):
             self.names.put(directory, names)
         return names
 
-    def add_name(self, row: Row) -> None:
-        """Put the row of an entry. Its name must be free."""
+    def add_name(self, row: Row) -> bool:
+        """Put the row of an entry. If its name is taken, do nothing and return False."""
         parent, name, inode = row[0], row[1], row[4]
+        names = self.names_of(parent)
+        if (names.inodes.get(name) if names.is_whole else self.child(parent, name)) is not None:
+            return False
         self.put(ENTRY, row, None)
-        self.names_of(parent).set(name, inode)
+        names.set(name, inode)
         self.names.grow(1)
         self.places.put(inode, (parent, name))
+        return True
 
     def drop_name(self, parent: InodeId, name: str, inode: InodeId) -> None:
         self.delete(ENTRY, parent, name, inode)
@@ -287,7 +290,19 @@ def inode_of(row: Row) -> Inode:
 def row_of(inode: Inode) -> Row:
     """Return the live row of an inode."""
     return (
-        *(inode.inode, LIVE, inode.from_tx, _KIND_NUMBERS[inode.kind], inode.permission, inode.owner),
-        *(inode.group, inode.modified_ms, inode.accessed_ms, inode.length, inode.block_bytes),
-        *(inode.replication, None, inode.acl, inode.attributes_tx),
+        inode.inode,
+        LIVE,
+        inode.from_tx,
+        DIRECTORY_KIND if inode.kind is InodeKind.DIRECTORY else FILE_KIND,
+        inode.permission,
+        inode.owner,
+        inode.group,
+        inode.modified_ms,
+        inode.accessed_ms,
+        inode.length,
+        inode.block_bytes,
+        inode.replication,
+        None,
+        inode.acl,
+        inode.attributes_tx,
     )

@@ -166,13 +166,14 @@ class Metadata:
     def attempt(self, request: Callable[[Transaction], Any]) -> RequestOutcome:
         """Carry a request out in memory. If it raises, undo its changes. Raises MetadataFault.
 
-        Its answer may be sent when entry `rows.number`, as it was during the call, is durable.
+        Its answer or error may be sent when entry `rows.ahead` is durable.
         """
         if self._fault is not None:
             self._refuse_after_fault()
         transaction, rows = self._transaction, self.rows
         transaction.begin()
         mark = rows.mark()
+        rows.is_watched = False
         try:
             return RequestOutcome(request(transaction), None)
         except MetadataFault:
@@ -184,6 +185,9 @@ class Metadata:
                 rows.take_back(mark)
                 transaction.forget_request()
             return RequestOutcome(None, error)
+        finally:
+            rows.is_watched = True
+            rows.ahead = rows.last
 
     def seal(self) -> Sealed | None:
         """Close the entry under construction and return it, None if it has no changes."""

@@ -60,6 +60,8 @@ directory_counts_max: Final = 100_000
 rights_changes_remembered_max: Final = 10_000
 rights_changes_checked_max: Final = 1000
 
+_NO_ORIGIN: Final = (None, None)
+
 
 class Transaction(SnapshotRows):
     """The reads and writes of one request. They take effect all together or not at all.
@@ -94,8 +96,10 @@ class Transaction(SnapshotRows):
         self.tx += 1
         if self._places:
             self._places.clear()
-        self._counted.clear()
-        self._made.clear()
+        if self._counted:
+            self._counted.clear()
+        if self._made:
+            self._made.clear()
 
     def move_above(self, tx: int) -> None:
         """Raise the number of the current transaction to at least `tx`."""
@@ -114,13 +118,21 @@ class Transaction(SnapshotRows):
 
     # -- names ---------------------------------------------------------------------------------------
 
-    def add_inode(self, inode: Inode) -> InodeId:
-        """Store a new inode under a new number, and return that. `inode.inode` is ignored."""
+    def next_inode(self) -> InodeId:
+        """Return the number for a new inode, which no other inode ever had."""
         assert self.numbering is not None, "an epoch begins before anything is written"
-        number = self.numbering.next()
-        self._rows.keep_inode(structs.replace(inode, inode=number, from_tx=self.tx), is_new=True)
-        self._made.add(number)
-        return number
+        return self.numbering.next()
+
+    def add_inode(self, inode: Inode) -> InodeId:
+        """Store a new inode and return its number: a new one, unless it has one from `next_inode`.
+
+        If it has a number, its `from_tx` must be `tx`.
+        """
+        if not inode.inode:
+            inode = structs.replace(inode, inode=self.next_inode(), from_tx=self.tx)
+        self._rows.keep_inode(inode, is_new=True)
+        self._made.add(inode.inode)
+        return inode.inode
 
     def change_inode(self, inode: Inode) -> None:
         """Replace an existing inode. Its kind must stay."""
@@ -181,9 +193,8 @@ class Transaction(SnapshotRows):
 
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
         """Add a name to a directory. Raises NameTaken."""
-        if self._rows.child(parent, name) is not None:
+        if not self._rows.add_name((parent, name, LIVE, self.tx, inode, *(origin or _NO_ORIGIN), None)):
             raise NameTaken(f"directory {parent} has an entry {name} already")
-        self._rows.add_name((parent, name, LIVE, self.tx, inode, *(origin or (None, None)), None))
         self._count(parent, 1)
         self._note_rights(parent, inode, moved=inode not in self._made)
 
@@ -213,8 +224,6 @@ class Transaction(SnapshotRows):
     def entry_count(self, directory: InodeId) -> int:
         """Return the number of entries of a directory, or a little more. It is exact near the limit."""
         names = self._rows.names_of(directory)
-        if directory in self._rows.changed[ENTRY]:
-            self._rows.look_at_all(ENTRY)
         if names.is_whole:
             return len(names.inodes)
         if directory not in self._entry_counts:
@@ -236,8 +245,8 @@ class Transaction(SnapshotRows):
         return len(exact.inodes)
 
     def _count(self, directory: InodeId, change: int) -> None:
-        self._counted.add(directory)
         if directory in self._entry_counts:
+            self._counted.add(directory)
             self._entry_counts[directory] += change
 
     def discard(self, inode: InodeId, at_tx: int | None = None) -> None:
@@ -391,12 +400,9 @@ class Transaction(SnapshotRows):
         if inode in self._rows.small[LEASE]:
             self._rows.delete(LEASE, inode)
 
-    def remember(self, request: str, answer: bytes, now_ms: int) -> bool:
-        """Store the answer for a request id. If there is one already, do nothing and return False."""
-        if self._rows.answers.find(request) is not None:
-            return False
+    def remember(self, request: str, answer: bytes, now_ms: int) -> None:
+        """Store the answer for a request id that has none."""
         self._rows.answers.add(request, answer, now_ms)
-        return True
 
     def forget_answers(self, before_ms: int, limit: int, keep: int = 0) -> int:
         """Delete up to `limit` answers older than `before_ms`, oldest first, and return how many.

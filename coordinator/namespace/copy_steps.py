@@ -87,7 +87,7 @@ def grow(
 
 def add_copy(tx: Transaction, source: Reader, original: Inode, renewed: Inode, keeps: Keeps) -> InodeId:
     """Store an inode as a copy, with those extended attributes of the original that it keeps."""
-    made = tx.add_inode(structs.replace(renewed, attributes_tx=0))
+    made = tx.add_inode(structs.replace(renewed, inode=0, attributes_tx=0))
     if original.attributes_tx:
         for name, value in source.attributes(original.inode).items():
             if keeps(name):

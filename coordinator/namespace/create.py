@@ -89,7 +89,7 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
     kept = inherited(parent.acl, only_mode_bits(file.permission), file.unmasked, is_directory=False)
     inode = tx.add_inode(
         Inode(
-            inode=0,
+            inode=tx.next_inode(),
             kind=InodeKind.FILE,
             permission=kept.permission,
             owner=file.user,
@@ -100,6 +100,7 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
             block_bytes=file.block_bytes,
             replication=file.replication,
             acl=kept.acl,
+            from_tx=tx.tx,
         )
     )
     tx.add_entry(parent.inode, path.name, inode)

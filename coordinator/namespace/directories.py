@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import structs
-
 from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.transaction import Transaction
 
@@ -47,9 +45,9 @@ def make_directories(
     """
     for name in names:
         check_name_length(name)
-        kept = inherited(parent.acl, only_mode_bits(permission), unmasked, is_directory=True)
+        kept = inherited(parent.acl, permission & _MODE_BITS, unmasked, is_directory=True)
         made = Inode(
-            inode=0,
+            inode=tx.next_inode(),
             kind=InodeKind.DIRECTORY,
             permission=kept.permission,
             owner=owner,
@@ -60,8 +58,9 @@ def make_directories(
             block_bytes=0,
             replication=0,
             acl=kept.acl,
+            from_tx=tx.tx,
         )
-        made = structs.replace(made, inode=tx.add_inode(made))
+        tx.add_inode(made)
         tx.add_entry(parent.inode, name, made.inode)
         tx.touch(parent.inode, now_ms)
         parent = made

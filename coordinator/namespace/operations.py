@@ -242,16 +242,18 @@ def mkdirs(
     """
     check_creatable(path)
     way = find_place(tx, path)
-    deepest = way.deepest
-    if way.is_whole:
+    deepest, missing = way.deepest, way.missing
+    if not missing:
         if deepest.kind is InodeKind.FILE:
             raise FileAlreadyExists(f"Path is not a directory: {path}")
         return True
     check_not_full(tx, deepest.inode)
-    charge(tx, (way.inodes, NamespaceUsage(len(way.missing), 0)))
-    # As in HDFS the owner may enter and write those above, and none of them is sticky.
-    above = make_directories(tx, deepest, way.missing[:-1], user, permission & 0o777 | 0o300, now_ms, unmasked)
-    make_directories(tx, above, way.missing[-1:], user, permission, now_ms, unmasked)
+    charge(tx, (way.inodes, NamespaceUsage(len(missing), 0)))
+    if len(missing) > 1:
+        # As in HDFS the owner may enter and write those above, and none of them is sticky.
+        above = permission & 0o777 | 0o300
+        deepest = make_directories(tx, deepest, missing[:-1], user, above, now_ms, unmasked)
+    make_directories(tx, deepest, missing[-1:], user, permission, now_ms, unmasked)
     return True
 
 

@@ -7,7 +7,6 @@ Paths are normalised as Hadoop's `Path` does it: runs of slashes count as one an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from peacefs.coordinator.limits import path_characters_max
@@ -31,8 +30,7 @@ class Writer(NamedTuple):
     run: int
 
 
-@dataclass(frozen=True, slots=True)
-class NamespacePath:
+class NamespacePath(NamedTuple):
     """An absolute path; the root has no components. `above` is shown before it: where a snapshot is seen.
 
     A component that names a run is none: it is the path's `writer`.
@@ -61,7 +59,7 @@ class NamespacePath:
         return self.components[-1] if self.components else ""
 
     def child(self, name: str) -> NamespacePath:
-        return replace(self, components=(*self.components, name))
+        return self._replace(components=(*self.components, name))
 
     def is_under(self, other: NamespacePath) -> bool:
         """Return whether this lies somewhere below `other`, and is not `other` itself."""
@@ -71,7 +69,7 @@ class NamespacePath:
     def ancestor(self, depth: int) -> NamespacePath:
         """The path of the first `depth` components."""
         writer = self.writer if self.writer is not None and self.writer.depth <= depth else None
-        return replace(self, components=self.components[:depth], writer=writer)
+        return self._replace(components=self.components[:depth], writer=writer)
 
 
 def parse_path(text: str) -> NamespacePath:
@@ -80,7 +78,7 @@ def parse_path(text: str) -> NamespacePath:
         raise BadRequest(f"Invalid path name {text!r}: it is not absolute")
     if len(text) > path_characters_max:
         raise _too_long(f"{len(text)} characters")
-    if "\0" in text or not _is_unicode(text):
+    if "\0" in text or not (text.isascii() or _is_unicode(text)):
         raise BadRequest(f"Invalid path name {text!r}: it holds what no name can hold")
     components = tuple(filter(None, text.split("/")))
     if len(components) > path_depth_max:
@@ -108,8 +106,6 @@ def _too_long(what: str) -> PathLimitExceeded:
 
 def _is_unicode(text: str) -> bool:
     """Python's strings may hold halves of surrogate pairs, which no UTF-8 can express."""
-    if text.isascii():
-        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -119,15 +115,17 @@ def _is_unicode(text: str) -> bool:
 
 def check_creatable(path: NamespacePath) -> None:
     """Raises BadRequest where HDFS refuses to make the path: a colon, or a reserved name."""
-    if any(":" in component for component in path.components):
-        raise BadRequest(f"Invalid path name {path}: Hadoop's paths cannot hold a colon")
-    if SNAPSHOTS_NAME in path.components or path.components[:1] == (_RESERVED_AT_ROOT,):
+    components = path.components
+    for component in components:
+        if ":" in component:
+            raise BadRequest(f"Invalid path name {path}: Hadoop's paths cannot hold a colon")
+    if SNAPSHOTS_NAME in components or (components and components[0] == _RESERVED_AT_ROOT):
         raise BadRequest(f"Invalid path name {path}: {SNAPSHOTS_NAME} and /{_RESERVED_AT_ROOT} are reserved names")
 
 
 def check_name_length(name: str) -> None:
     """Raises NameTooLong for a component that is too long to be made."""
-    length = len(name.encode())
+    length = len(name) if name.isascii() else len(name.encode())
     if length > name_bytes_max:
         raise NameTooLong(
             f"The maximum path component name limit of {name} is exceeded: limit={name_bytes_max} length={length}"

@@ -10,9 +10,8 @@ How long answers are kept: see `forget_answers_step` in `reclaim`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,8 +27,7 @@ request_id_characters_max: Final = 128
 A = TypeVar("A", bound=bool | int | str | None)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestKey:
+class RequestKey(NamedTuple):
     """A request under the id that its client gave it; without one it is never taken for a repetition.
 
     `what` is all that makes it this request and no other, as what MessagePack can encode.
@@ -42,12 +40,11 @@ class RequestKey:
         return hashlib.blake2b(msgspec.msgpack.encode(self.what), digest_size=16).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Applied(Generic[A]):
+class Applied(NamedTuple, Generic[A]):
     """A change's answer, and the chunks that the caller is to act upon; none when it was done `before`."""
 
     answer: A
-    chunks: list[ChunkRecord] = field(default_factory=list)
+    chunks: Sequence[ChunkRecord] = ()
     before: bool = False
 
 
@@ -66,7 +63,8 @@ def cached_reply(reader: Reader, key: RequestKey) -> Applied[Any] | None:
     """Return the earlier reply to the request. Raises BadRequest for another request under the same id."""
     if not key.request_id:
         return None
-    check_request_id(key.request_id)
+    if len(key.request_id) > request_id_characters_max:
+        check_request_id(key.request_id)
     stored = reader.answer(key.request_id)
     if stored is None:
         return None
@@ -93,8 +91,7 @@ def run_once(
 def cache_reply(tx: Transaction, key: RequestKey, answer: bool | int | str | None, now_ms: int) -> None:
     """Keeps the answer to a request that `cached_reply` does not know."""
     if key.request_id:
-        is_first = tx.remember(key.request_id, _encoded(key, answer), now_ms)
-        assert is_first, f"request {key.request_id} was answered before"
+        tx.remember(key.request_id, _encoded(key, answer), now_ms)
 
 
 def reserve_reply(
@@ -102,15 +99,13 @@ def reserve_reply(
 ) -> Applied[Any] | None:
     """Keeps an answer that is known before the change is made, unless there is a first one, which it gives.
 
-    A change that raises takes the promise back with all else. In one look-up, where the two others take one each.
+    A change that raises takes the promise back with all else.
     Raises as `cached_reply` does.
     """
-    if not key.request_id:
-        return None
-    check_request_id(key.request_id)
-    if tx.remember(key.request_id, _encoded(key, answer), now_ms):
-        return None
-    return cached_reply(tx, key)
+    first = cached_reply(tx, key)
+    if first is None:
+        cache_reply(tx, key, answer, now_ms)
+    return first
 
 
 def _encoded(key: RequestKey, answer: bool | int | str | None) -> bytes:

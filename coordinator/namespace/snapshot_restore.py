@@ -42,7 +42,7 @@ def begin(tx: Transaction, path: NamespacePath, snapshot: str) -> Restoration:
     directory, found = existing_snapshot(tx, path, snapshot)
     shown = tx.at(found.at_tx, directory).inode(directory)
     assert shown is not None, f"snapshot {snapshot} shows no directory"
-    top = tx.add_inode(structs.replace(shown, attributes_tx=0))
+    top = tx.add_inode(structs.replace(shown, inode=0, attributes_tx=0))
     tx.stage(top)
     return Restoration(path, snapshot, found.at_tx, top, begun(path, directory, top))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.transaction import Transaction
@@ -130,7 +132,7 @@ class SnapshotOperations:
         caller: Principal,
         rights: RemovalRights,
         job: snapshot_restore.Restoration,
-    ) -> list[ChunkRecord]:
+    ) -> Sequence[ChunkRecord]:
         """The chunks that are to have more replicas than before."""
         now_ms = self._ctx.now_ms()
 
