@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -58,6 +59,25 @@ def test_idle_connections_are_closed_in_time_and_nothing_is_left_running(make_po
     until(lambda: waiting_threads() == before, "nobody waits any more")
     pool.release(pool.connect(address, "n0"))
     until(lambda: pool.idle == 0, "the next one is let go of too")
+
+
+def test_connection_in_constant_use_needs_one_thread_to_watch_it(make_pool, address, monkeypatch):
+    started = []
+    start = threading.Thread.start
+
+    def counted(thread: threading.Thread) -> None:
+        if thread.name == "idle connections":
+            started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", counted)
+    pool = make_pool()
+    for _ in range(300):
+        connection = pool.connect(address, "n0")
+        # Let the watching thread look while nothing is idle.
+        time.sleep(0)
+        pool.release(connection)
+    assert len(started) == 1
 
 
 def test_one_that_was_of_use_meanwhile_stays_longer(make_pool, address, clock):
