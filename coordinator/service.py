@@ -68,7 +68,7 @@ from .failover.relay import Relay, Relayed, ask_over_http
 from .journal.port import Member
 from .metadata.engines import ENGINE
 from .metadata.epochs import Begun
-from .metadata.group_commit import GroupCommit, Writer, metadata_tend_interval_s
+from .metadata.group_commit import GroupCommit, Settled, Writer, metadata_tend_interval_s
 from .metadata.store import Metadata, MetadataFault, Touched
 from .metadata.token_records import TOKEN_TABLES
 from .metrics import (
@@ -83,7 +83,7 @@ from .metrics import (
     watch_viewers,
 )
 from .namespace.permissions import Callers
-from .operations.commits import Commits
+from .operations.commits import Commits, settled_on_loop
 from .operations.open_directories import warn_of_open_directories
 from .options import CoordinatorOptions
 from .rpc.audited_calls import AuditedRpc
@@ -139,7 +139,7 @@ class Coordinator:
             soon=loop.call_soon,
             on_taken=commit_seconds().observe,
         )
-        commits = Commits(self._group, refuse=self._leadership.refuse_to_commit)
+        commits = Commits(self._group, _settled, self._leadership.refuse_to_commit)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
@@ -487,3 +487,8 @@ class Coordinator:
         log.critical("the metadata cannot be written (%s): stopping. Check the disk, then start again", fault)
         logging.shutdown()
         os._exit(_EXIT_AFTER_DISK_FAULT)
+
+
+async def _settled(register: Callable[[Settled], None]) -> None:
+    with spanning("commit"):
+        await settled_on_loop(register)

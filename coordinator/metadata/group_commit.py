@@ -266,10 +266,11 @@ class DiskSpeed:
             last_s.clear()
             self.is_quick = False
         elif self.is_quick:
-            self.is_quick = sum(last_s) < quick_write_s * len(last_s)
-        elif len(last_s) == writes_judged:
-            # In a thread, other work is measured along with the disk.
-            self.is_quick = sorted(last_s)[writes_judged // 4] < quick_write_s / 2
+            self.is_quick = sum(last_s) < quick_write_s * max(len(last_s), writes_judged // 4)
+        elif len(last_s) == writes_judged and sorted(last_s)[writes_judged // 8] < quick_write_s / 2:
+            # In a thread, other work was measured along with the disk. So begin anew.
+            last_s.clear()
+            self.is_quick = True
 
 
 class Writer:

@@ -10,7 +10,6 @@ from typing import Protocol, TypeVar
 from peacefs.coordinator.metadata.group_commit import Settled
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import ServiceUnready
-from peacefs.runtime.tracing import spanning
 
 T = TypeVar("T")
 #: Waits until the callback that it passes to its argument is called. Raises the error that the callback gets.
@@ -82,9 +81,8 @@ class Commits:
 
     async def __call__(self, change: Callable[[Transaction], T], *, in_any_case: bool = False) -> T:
         """Make a change and return its answer when the change is durable."""
-        with spanning("commit"):
-            answer = self.now(change, in_any_case=in_any_case)
-            await self.until_durable(self._group.last)
+        answer = self.now(change, in_any_case=in_any_case)
+        await self.until_durable(self._group.last)
         return answer
 
     def after(self, action: Callable[[], object]) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from journal.replicated_store import rows_of
 
-from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer
+from peacefs.coordinator.metadata.group_commit import DiskSpeed, GroupCommit, Writer
 from peacefs.coordinator.metadata.log.segments import LogFull
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.transaction import Transaction
@@ -234,3 +235,57 @@ def test_writer_writes_in_order_and_tells_on_the_loop(tmp_path: Path) -> None:
         return told
 
     assert asyncio.run(main()) == [f"{number:02}" for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("writes_s", "is_quick"),
+    [
+        ([0.0001] * 31, False),
+        ([0.0001] * 32, True),
+        # Other work beside the thread makes some measurements longer than the disk takes.
+        ([0.0001, 0.004, 0.006, 0.009] * 8, True),
+        ([0.002] * 100, False),
+        # On the loop, the mean counts.
+        ([0.0001] * 32 + [0.03], False),
+        ([0.0001] * 64 + [0.01], True),
+        ([0.0001] * 64 + [0.06] + [0.0001] * 31, False),
+        ([0.0001] * 64 + [0.06] + [0.0001] * 32, True),
+    ],
+)
+def test_disk_is_quick_if_waiting_for_it_takes_less_than_a_millisecond(
+    writes_s: list[float], is_quick: bool
+) -> None:
+    speed = DiskSpeed()
+    for seconds in writes_s:
+        speed.wrote(seconds)
+    assert speed.is_quick is is_quick
+
+
+def test_writer_leaves_the_loop_when_the_disk_becomes_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        loop, loops_thread = asyncio.get_running_loop(), threading.get_ident()
+        clock = [0.0]
+        monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+        writer = Writer(loop.call_soon_threadsafe)
+
+        async def write(seconds: float) -> bool:
+            """Write once. Return whether that was on the loop."""
+            threads: list[int] = []
+            heard: asyncio.Future[BaseException | None] = loop.create_future()
+
+            def work() -> None:
+                clock[0] += seconds
+                threads.append(threading.get_ident())
+
+            writer(work, heard.set_result)
+            assert await heard is None
+            return threads == [loops_thread]
+
+        assert [await write(0.0001) for _ in range(34)] == [False] * 32 + [True] * 2
+        assert [await write(0.2), await write(0.0001)] == [True, False]
+        failing: asyncio.Future[BaseException | None] = loop.create_future()
+        writer(lambda: 1 // 0, failing.set_result)  # type: ignore[arg-type, return-value]
+        assert isinstance(await failing, ZeroDivisionError)
+        writer.close()
+
+    asyncio.run(main())
