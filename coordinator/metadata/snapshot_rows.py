@@ -18,6 +18,7 @@ from .tables import (
     PAST,
     PIN,
     PURGE,
+    QUOTA,
     REFERENCE,
     RETIRING,
     SNAPSHOT,
@@ -269,13 +270,15 @@ class SnapshotRows(Reader):
         return is_there
 
     def discard_unfinished(self) -> None:
-        """Discard all staged inodes and remove all pins, at a start. The requests that made them have ended."""
+        """Discard staged inodes, pins and counts, at a start. The requests that made them have ended."""
         for inode in list(self._rows.small[STAGED]):
             self.discard(inode)
             self._rows.delete(STAGED, inode)
         for at_tx in list(self._rows.small[PIN]):
             self._rows.delete(PIN, at_tx)
             self._rows.put(PURGE, (at_tx,))
+        for directory in [row[0] for row in self._rows.small[QUOTA].values() if row[1] is None and row[2] is None]:
+            self._rows.delete(QUOTA, directory)
         self.forget_snapshots()
 
     def discard(self, inode: InodeId, at_tx: int | None = None) -> None:
