@@ -1,7 +1,7 @@
 """Large trees are counted in turns, for quotas, while others change them: usage and outcomes are those of a model.
 
 The model counts by walking, at each commit. Operations of several clients take turns as a seed has it. Some runs
-crash in the middle of counts.
+crash in the middle of counts, and in some the disk is full now and then.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from support.long_runs import often
 from support.new_core import new_core
 from support.no_links import NoLinks
 
+from peacefs.coordinator.metadata.log.segments import LogFull
 from peacefs.coordinator.metadata.model import Inode, NamespaceUsage, RenameMode
 from peacefs.coordinator.metadata.row_store import Rows
 from peacefs.coordinator.metadata.sqlite.check import check_tables
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
+from peacefs.coordinator.metadata.store import MetadataFull
 from peacefs.coordinator.metadata.tables import PIN, QUOTA
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
@@ -52,13 +54,16 @@ def _shown(path: Path) -> str:
 class _World:
     """A store with its operations, clients that use them in random turns, and the model."""
 
-    def __init__(self, chance: random.Random, metadata: MetadataInMemory, tree: QuotaTree) -> None:
+    def __init__(
+        self, chance: random.Random, metadata: MetadataInMemory, tree: QuotaTree, *, has_full_disks: bool = False
+    ) -> None:
         self.chance = chance
         self.metadata = metadata
         self.tree = tree
         self.metadata.begin_epoch()
         self.space = Space(metadata)
         self.has_crashed = False
+        self.has_full_disks = has_full_disks
         self.pauses = 0
         context = OperationContext(
             metadata.reader(),
@@ -78,6 +83,8 @@ class _World:
 
     async def _pause(self, _seconds: float) -> None:
         self.pauses += 1
+        if self.has_full_disks and self.chance.random() < 0.1:
+            self.metadata.log.fails = LogFull("the disk is full") if self.chance.random() < 0.3 else None
         for _ in range(self.chance.randint(1, 3)):
             await asyncio.sleep(0)
 
@@ -85,6 +92,13 @@ class _World:
         for _ in range(operations):
             await self._operate()
             self.check_usage()
+            await self._pause(0)
+
+    async def reclaim(self) -> None:
+        """Do what the coordinator does in the background, again and again."""
+        while True:
+            with contextlib.suppress(ServiceUnready):
+                await self.files.names.reclaim()
             await self._pause(0)
 
     def _path(self) -> Path:
@@ -128,7 +142,10 @@ class _World:
 
     async def _create(self, path: Path, length: int) -> None:
         self._before()
-        self.space.create(_shown(path), length)
+        try:
+            self.space.create(_shown(path), length)
+        except MetadataFull as full:
+            raise ServiceUnready(str(full)) from full
 
     async def _resize(self, path: Path) -> None:
         """Change the replication, and so the bytes of all replicas."""
@@ -157,7 +174,9 @@ class _World:
         try:
             await operation()
         except PeacefsError as error:
-            if self.has_crashed:
+            if isinstance(error, ServiceUnready):
+                # It has crashed, or the disk is full: nothing has changed.
+                assert self.has_crashed or self.has_full_disks
                 return
             raised = type(error).__name__
         errors = expected()
@@ -185,6 +204,7 @@ class _World:
 async def _play(world: _World, operations: int) -> None:
     """Let clients work; perhaps crash while they do."""
     clients = [asyncio.ensure_future(world.work(operations)) for _ in range(_CLIENTS)]
+    background = asyncio.ensure_future(world.reclaim())
     crash_at = world.chance.choice((None, world.chance.randint(1, operations * _CLIENTS)))
     while not all(client.done() for client in clients):
         await asyncio.sleep(0)
@@ -193,9 +213,10 @@ async def _play(world: _World, operations: int) -> None:
             for client in clients:
                 client.cancel()
             break
-    for client in clients:
+    background.cancel()
+    for task in (*clients, background):
         with contextlib.suppress(asyncio.CancelledError):
-            await client
+            await task
 
 
 @pytest.mark.parametrize("seed", range(often(12, 1000)))
@@ -206,13 +227,15 @@ def test_usage_is_exact_while_trees_are_counted_and_changed(seed: int, monkeypat
     chance = random.Random(seed)
     metadata, tree = store_in_memory(owner="root"), QuotaTree()
     for _ in range(3):
-        world = _World(chance, metadata, tree)
+        world = _World(chance, metadata, tree, has_full_disks=chance.random() < 0.5)
         if chance.random() < 0.5:
             forget_all_the_time(metadata)
         world.check_nothing_is_left()
         asyncio.run(_play(world, 40))
         world.check_usage()
+        metadata.log.fails = None
         if not world.has_crashed:
+            asyncio.run(world.files.names.reclaim())
             world.check_nothing_is_left()
             world.check_store()
             world.space.reclaim()
