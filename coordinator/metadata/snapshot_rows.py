@@ -7,6 +7,7 @@ from typing import Any
 
 from peacefs.protocol.ids import ChunkId
 
+from .changed_rows import NOTHING
 from .model import ROOT, ChunkRecord, InodeId
 from .reader import Reader
 from .records import chunk_record
@@ -30,6 +31,8 @@ from .tables import (
 
 #: Later than all transactions, but within the validity of live rows.
 _NOW = LIVE - 1
+#: The second and third part of a key in a row.
+_SECOND = slice(1, 3)
 #: By table, the index of the column `kept_for` in a row.
 _KEPT_FOR = {"inode": 12, "entry": 7, "reference": 6, "attribute": 5}
 
@@ -47,6 +50,8 @@ class SnapshotRows(Reader):
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows)
         self._taken: list[tuple[int, InodeId]] | None = None
+        #: By table and removed snapshot, the key of the row of the image up to which `purge_retired` has come.
+        self._purged: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._places: dict[tuple[InodeId, InodeId, int], bool] = {}
 
     def forget_places(self) -> None:
@@ -220,22 +225,48 @@ class SnapshotRows(Reader):
         Return the number of rows that were looked at.
         """
         shape = TABLES[table + PAST]
-        rows = self._kept_for(table, gone_tx, limit)
-        width = len(shape.keys)
-        for row in rows:
-            to_tx, from_tx = row[width - 1], row[width]
-            kept_for = self.shown_by(row[0], from_tx, to_tx)
-            if kept_for is not None:
-                kept = [*row]
-                kept[_KEPT_FOR[shape.name]] = kept_for
-                self._rows.put(table + PAST, tuple(kept))
-                continue
-            self._rows.delete(table + PAST, row[0], row[1] if width == 2 else row[1:3])
-            if table == REFERENCE:
-                freed += self.unrefer(row[4])
-        return len(rows)
+        width, done = len(shape.keys), 0
+        while done < limit and (rows := self._kept_for(table, gone_tx, limit - done)):
+            done += len(rows)
+            for row in rows:
+                to_tx, from_tx = row[width - 1], row[width]
+                kept_for = self.shown_by(row[0], from_tx, to_tx)
+                if kept_for is not None:
+                    kept = [*row]
+                    kept[_KEPT_FOR[shape.name]] = kept_for
+                    self._rows.put(table + PAST, tuple(kept))
+                    continue
+                self._rows.delete(table + PAST, row[0], row[1] if width == 2 else row[_SECOND])
+                if table == REFERENCE:
+                    freed += self.unrefer(row[4])
+        return done
 
     def _kept_for(self, table: int, gone_tx: int, limit: int) -> list[Row]:
+        """Return up to `limit` rows that are kept for a removed snapshot; none only if there are none."""
+        return self._next_kept_for(table, gone_tx, limit) or self._all_kept_for(table, gone_tx, limit)
+
+    def _next_kept_for(self, table: int, gone_tx: int, limit: int) -> list[Row]:
+        """Return rows of the image that follow those of the last call.
+
+        The image still has rows that were purged lately. A search from the beginning would read them all again.
+        """
+        shape, changed = TABLES[table + PAST], self._rows.changed[table + PAST]
+        width, keys = len(shape.keys), ", ".join(shape.keys)
+        statement = (
+            f"SELECT * FROM {shape.name} WHERE kept_for = ? AND ({keys}) > ({', '.join('?' * width)})"
+            f" ORDER BY {keys} LIMIT ?"
+        )
+        while True:
+            after = self._purged.get((table, gone_tx), (0,) * width)
+            page = self._rows.image.query(statement, gone_tx, *after, limit)
+            if not page:
+                return []
+            self._purged = {(table, gone_tx): page[-1][:width]}
+            found = [row for row in page if row[1 if width == 2 else _SECOND] not in changed.get(row[0], NOTHING)]
+            if found:
+                return found
+
+    def _all_kept_for(self, table: int, gone_tx: int, limit: int) -> list[Row]:
         shape, rows = TABLES[table + PAST], self._rows
         width, kept_at = len(shape.keys), _KEPT_FOR[shape.name]
         changed = {(key[0], *_flat(key[1:])): row for key, row in rows.changed_in(table + PAST)}
