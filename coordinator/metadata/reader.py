@@ -22,7 +22,6 @@ from .model import (
     FileChunk,
     Inode,
     InodeId,
-    InodeKind,
     Lease,
     Mode,
     NamespaceUsage,
@@ -328,22 +327,6 @@ class Reader:
     def quota_directories(self) -> KeysView[InodeId]:
         """Return the directories that have a quota, and those that are being counted."""
         return self._rows.small[QUOTA].keys()
-
-    def tree_usage(self, top: InodeId, names_max: int) -> NamespaceUsage | None:
-        """Count the names and bytes of a tree, with its top; None if it has more than `names_max` names."""
-        names, space = 1, 0
-        unread = [top]
-        while unread:
-            children = self.children(unread.pop(), "", names_max - names + 1)
-            names += len(children)
-            if names > names_max:
-                return None
-            for _, child in children:
-                if child.kind is InodeKind.DIRECTORY:
-                    unread.append(child.inode)
-                else:
-                    space += child.length * child.replication
-        return NamespaceUsage(names, space)
 
     def run(self, directory: InodeId) -> RecordedRun | None:
         """Return the latest run of a directory, None if it never had one."""

@@ -8,7 +8,7 @@ from typing import Any
 from peacefs.protocol.ids import ChunkId
 
 from .changed_rows import NOTHING
-from .model import ROOT, ChunkRecord, InodeId
+from .model import ROOT, ChunkRecord, InodeId, NamespaceUsage
 from .reader import Reader
 from .records import chunk_record
 from .row_store import Rows, row_of
@@ -50,6 +50,8 @@ class SnapshotRows(Reader):
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows)
         self._taken: list[tuple[int, InodeId]] | None = None
+        #: Trees that have been counted, for a change under way: their usage when the count began.
+        self._counted_trees: dict[InodeId, NamespaceUsage] = {}
         #: By table and removed snapshot, the key of the row of the image up to which `purge_retired` has come.
         self._purged: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._places: dict[tuple[InodeId, InodeId, int], bool] = {}
@@ -119,6 +121,42 @@ class SnapshotRows(Reader):
         self._rows.delete(PIN, at_tx)
         self._rows.put(PURGE, (at_tx,))
         self.forget_snapshots()
+
+    # -- counting trees ---------------------------------------------------------------------------------
+
+    def begin_count(self, directory: InodeId) -> int:
+        """Keep a tree readable as it is now, for counting it, and sum up what changes below it from now on.
+
+        Return the number of the transaction, for `at`. The changes are in a row of the table `quota` that has no
+        limits, so that they are charged, and undone, like those below a quota. The next start removes it.
+        """
+        self._counted_trees.pop(directory, None)
+        self._rows.put(QUOTA, (directory, None, None, 0, 0))
+        return self.pin(directory)
+
+    def is_counting(self, directory: InodeId) -> bool:
+        """Return whether a count has begun and not ended."""
+        return directory in self._rows.small[QUOTA] and self.quota(directory) is None
+
+    def note_count(self, directory: InodeId, usage: NamespaceUsage) -> None:
+        """Record what a tree held when its count began."""
+        self._counted_trees[directory] = usage
+
+    def counted_usage(self, directory: InodeId) -> NamespaceUsage | None:
+        """Return the usage of a tree that has been counted, with all changes since; None if it has not been."""
+        counted, row = self._counted_trees.get(directory), self._rows.small[QUOTA].get(directory)
+        if counted is None or row is None:
+            return None
+        return NamespaceUsage(counted.names + row[3], counted.bytes + row[4])
+
+    def end_count(self, directory: InodeId, at_tx: int) -> None:
+        """End what `begin_count` began, unless it has ended. A quota that was set meanwhile stays."""
+        if at_tx not in self._rows.small[PIN]:
+            return
+        self.unpin(at_tx)
+        self._counted_trees.pop(directory, None)
+        if self.is_counting(directory):
+            self._rows.delete(QUOTA, directory)
 
     # -- what they show --------------------------------------------------------------------------------
 

@@ -43,7 +43,6 @@ from .tables import (
     LEASE,
     LIVE,
     META,
-    PIN,
     QUOTA,
     REFERENCE,
     RUN,
@@ -82,8 +81,6 @@ class Transaction(SnapshotRows):
         self._counted: set[InodeId] = set()
         self._made: set[InodeId] = set()
         self._rights_changes: deque[RightsChange] = deque(maxlen=rights_changes_remembered_max)
-        #: Trees that have been counted, for a change under way: their usage when the count began.
-        self._counted_trees: dict[InodeId, NamespaceUsage] = {}
         #: `_rights_changes` is complete after this transaction.
         self._remembered_since = self.tx
 
@@ -387,40 +384,6 @@ class Transaction(SnapshotRows):
 
     def drop_quota(self, directory: InodeId) -> None:
         self._rows.delete(QUOTA, directory)
-
-    def begin_count(self, directory: InodeId) -> int:
-        """Keep a tree readable as it is now, for counting it, and sum up what changes below it from now on.
-
-        Return the number of the transaction, for `at`. The changes are in a row of the table `quota` that has no
-        limits, so that they are charged, and undone, like those below a quota. The next start removes it.
-        """
-        self._counted_trees.pop(directory, None)
-        self.set_quota(directory, Quota(None, None, NamespaceUsage(0, 0)))
-        return self.pin(directory)
-
-    def is_counting(self, directory: InodeId) -> bool:
-        """Return whether a count has begun and not ended."""
-        return directory in self._rows.small[QUOTA] and self.quota(directory) is None
-
-    def note_count(self, directory: InodeId, usage: NamespaceUsage) -> None:
-        """Record what a tree held when its count began."""
-        self._counted_trees[directory] = usage
-
-    def counted_usage(self, directory: InodeId) -> NamespaceUsage | None:
-        """Return the usage of a tree that has been counted, with all changes since; None if it has not been."""
-        counted, row = self._counted_trees.get(directory), self._rows.small[QUOTA].get(directory)
-        if counted is None or row is None:
-            return None
-        return NamespaceUsage(counted.names + row[3], counted.bytes + row[4])
-
-    def end_count(self, directory: InodeId, at_tx: int) -> None:
-        """End what `begin_count` began, unless it has ended. A quota that was set meanwhile stays."""
-        if at_tx not in self._rows.small[PIN]:
-            return
-        self.unpin(at_tx)
-        self._counted_trees.pop(directory, None)
-        if self.is_counting(directory):
-            self.drop_quota(directory)
 
     def charge_quota(self, directory: InodeId, change: NamespaceUsage) -> None:
         """Add to the counts of a directory's quota, if it has one."""

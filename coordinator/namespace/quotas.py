@@ -106,10 +106,27 @@ def _usage_of_directory(tx: Transaction, directory: InodeId) -> NamespaceUsage:
     kept = tx.quota(directory)
     usage = tx.counted_usage(directory) if kept is None else kept.used
     if usage is None:
-        usage = tx.tree_usage(directory, tree_names_counted_at_once_max)
+        usage = small_tree_usage(tx, directory, tree_names_counted_at_once_max)
     if usage is None:
         raise TreeIsLarge(directory)
     return usage
+
+
+def small_tree_usage(reader: Reader, top: InodeId, names_max: int) -> NamespaceUsage | None:
+    """Count the names and bytes of a tree, with its top; return None if it has more than `names_max` names."""
+    names, space = 1, 0
+    unread = [top]
+    while unread:
+        children = reader.children(unread.pop(), "", names_max - names + 1)
+        names += len(children)
+        if names > names_max:
+            return None
+        for _, child in children:
+            if child.kind is InodeKind.DIRECTORY:
+                unread.append(child.inode)
+            else:
+                space += child.length * child.replication
+    return NamespaceUsage(names, space)
 
 
 def begin_count(tx: Transaction, directory: InodeId) -> int | None:

@@ -247,7 +247,7 @@ def test_no_write_counts_a_tree(filled: Space, monkeypatch: pytest.MonkeyPatch) 
     def no_count(*_: object) -> NamespaceUsage:
         raise AssertionError("a tree was counted")
 
-    monkeypatch.setattr("peacefs.coordinator.metadata.reader.Reader.tree_usage", no_count)
+    monkeypatch.setattr("peacefs.coordinator.namespace.quotas.small_tree_usage", no_count)
     filled.mkdirs("/q/another/below")
     for what in ("overwrite", "append", "replicate", "copy in", "concat in"):
         MORE[what][0](filled)
