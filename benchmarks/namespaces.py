@@ -82,8 +82,11 @@ def empty_file(number: int) -> str:
     return f"{empty_directory(directory)}/{name:03}"
 
 
-def load_empty(store: Path, files: int, owner: str) -> None:
-    """Create empty files of `owner` by writing rows, without path lookups and retry cache."""
+def load_empty(store: Path, files: int, owner: str, *, is_flat: bool = False) -> None:
+    """Create empty files of `owner` by writing rows, without path lookups and retry cache.
+
+    If `is_flat`, all of them are in `/scale`.
+    """
     assert files % EMPTY_FILES_PER_DIRECTORY == 0, f"{files} files are no whole thousands"
     metadata = open_store(store, owner=owner)
     metadata.begin_epoch()
@@ -109,13 +112,14 @@ def load_empty(store: Path, files: int, owner: str) -> None:
 
     def fill(tx: Transaction, number: int) -> None:
         above, parent = "", ROOT
-        for name in empty_directory(number).split("/")[1:]:
+        for name in ("scale",) if is_flat else empty_directory(number).split("/")[1:]:
             above = f"{above}/{name}"
             if above not in parents:
                 parents[above] = make(tx, parent, name, InodeKind.DIRECTORY)
             parent = parents[above]
         for file in range(EMPTY_FILES_PER_DIRECTORY):
-            make(tx, parent, f"{file:03}", InodeKind.FILE)
+            name = f"{number:04}{file:03}" if is_flat else f"{file:03}"
+            make(tx, parent, name, InodeKind.FILE)
 
     numbers = iter(range(files // EMPTY_FILES_PER_DIRECTORY))
     while batch := list(itertools.islice(numbers, _DIRECTORIES_PER_COMMIT)):

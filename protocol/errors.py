@@ -6,6 +6,7 @@
     │   ├── FileAlreadyExists        403  org.apache.hadoop.fs.FileAlreadyExistsException
     │   ├── ParentNotDirectory       403  org.apache.hadoop.fs.ParentNotDirectoryException
     │   ├── PathIsNotEmptyDirectory  403  org.apache.hadoop.fs.PathIsNotEmptyDirectoryException
+    │   ├── PathIsNotDirectory       403  org.apache.hadoop.fs.PathIsNotDirectoryException
     │   ├── PathIsDirectory          404  java.io.FileNotFoundException, as in HDFS
     │   ├── FileChanged              403  java.io.IOException
     │   ├── PathLimitExceeded        403  java.io.IOException, as in HDFS
@@ -123,6 +124,12 @@ class PathIsNotEmptyDirectory(PathError):
     """A directory that is not empty cannot be deleted without `recursive`."""
 
     hadoop_class = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException"
+
+
+class PathIsNotDirectory(PathError):
+    """The path is a file, but a directory is required."""
+
+    hadoop_class = "org.apache.hadoop.fs.PathIsNotDirectoryException"
 
 
 class PathIsDirectory(PathError):

@@ -32,6 +32,7 @@ from .model import (
     Snapshot,
 )
 from .records import chunk_record, query_record
+from .row_cache import UNKNOWN
 from .row_store import Rows, inode_of
 from .tables import (
     ATTRIBUTE,
@@ -319,27 +320,13 @@ class Reader:
 
     def quota(self, directory: InodeId) -> Quota | None:
         row = self._rows.small_row(QUOTA, directory)
-        return Quota(row[1], row[2], NamespaceUsage(row[3], row[4])) if row else None
+        if row is None or (row[1] is None and row[2] is None):
+            return None
+        return Quota(row[1], row[2], NamespaceUsage(row[3], row[4]))
 
     def quota_directories(self) -> KeysView[InodeId]:
-        """Return the directories that have a quota."""
+        """Return the directories that have a quota, and those that are being counted."""
         return self._rows.small[QUOTA].keys()
-
-    def tree_usage(self, top: InodeId) -> NamespaceUsage:
-        """Count the names and bytes of a tree, with its top. Reads the whole tree."""
-        names, space = 0, 0
-        unread = [top]
-        while unread:
-            number = unread.pop()
-            inode = self.inode(number)
-            assert inode is not None, f"inode {number} has a name and does not exist"
-            names += 1
-            space += inode.length * inode.replication
-            after = ""
-            while page := self.children(number, after, 1000):
-                unread += [child.inode for _, child in page]
-                after = page[-1][0]
-        return NamespaceUsage(names, space)
 
     def run(self, directory: InodeId) -> RecordedRun | None:
         """Return the latest run of a directory, None if it never had one."""
@@ -461,6 +448,10 @@ class PastReader(Reader):
         return Origin(rows[0][5], rows[0][6]) if rows and rows[0][5] is not None else None
 
     def inode(self, inode: InodeId) -> Inode | None:
+        now = self._rows.inode(inode)
+        if now is not None and now.from_tx <= self._at_tx:
+            # Its row was valid then. That is the usual case, and needs no SQL statement.
+            return now
         rows = self._valid(INODE, inode)
         return inode_of(rows[0]) if rows else None
 
@@ -469,7 +460,10 @@ class PastReader(Reader):
 
     def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
         found = []
-        for row in self._valid(ENTRY, directory, after=after, limit=limit):
+        rows = self._valid(ENTRY, directory, after=after, limit=limit)
+        if rows and self._rows.inodes.get(rows[0][4]) is UNKNOWN:
+            self._rows.load_inodes_below(directory, after, rows[-1][1])
+        for row in rows:
             inode = self.inode(row[4])
             assert inode is not None, f"{row[1]} in directory {directory} led nowhere at {self._at_tx}"
             found.append((row[1], inode))

@@ -231,7 +231,7 @@ class Rows(ChangedRows):
         known = self.names_of(directory).inodes
         first = known.get(names[0], UNKNOWN)
         if isinstance(first, int) and self.inodes.get(first) is UNKNOWN:
-            self._load_inodes_below(directory, after, names[-1])
+            self.load_inodes_below(directory, after, names[-1])
         found = []
         for name in names:
             child = self.child(directory, name)
@@ -240,7 +240,7 @@ class Rows(ChangedRows):
             found.append((name, inode))
         return found
 
-    def _load_inodes_below(self, directory: InodeId, after: str, last: str) -> None:
+    def load_inodes_below(self, directory: InodeId, after: str, last: str) -> None:
         """Load the inodes of a page of a directory with one SQL statement."""
         statement = (
             f"SELECT i.* FROM entry e CROSS JOIN inode i ON i.inode = e.inode AND i.to_tx = {LIVE}"

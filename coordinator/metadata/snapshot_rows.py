@@ -7,7 +7,8 @@ from typing import Any
 
 from peacefs.protocol.ids import ChunkId
 
-from .model import ROOT, ChunkRecord, InodeId
+from .changed_rows import NOTHING
+from .model import ROOT, ChunkRecord, InodeId, NamespaceUsage
 from .reader import Reader
 from .records import chunk_record
 from .row_store import Rows, row_of
@@ -18,6 +19,7 @@ from .tables import (
     PAST,
     PIN,
     PURGE,
+    QUOTA,
     REFERENCE,
     RETIRING,
     SNAPSHOT,
@@ -29,6 +31,8 @@ from .tables import (
 
 #: Later than all transactions, but within the validity of live rows.
 _NOW = LIVE - 1
+#: The second and third part of a key in a row.
+_SECOND = slice(1, 3)
 #: By table, the index of the column `kept_for` in a row.
 _KEPT_FOR = {"inode": 12, "entry": 7, "reference": 6, "attribute": 5}
 
@@ -46,6 +50,10 @@ class SnapshotRows(Reader):
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows)
         self._taken: list[tuple[int, InodeId]] | None = None
+        #: Trees that have been counted, for a change under way: their usage when the count began.
+        self._counted_trees: dict[InodeId, NamespaceUsage] = {}
+        #: By table and removed snapshot, the key of the row of the image up to which `purge_retired` has come.
+        self._purged: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._places: dict[tuple[InodeId, InodeId, int], bool] = {}
 
     def forget_places(self) -> None:
@@ -113,6 +121,42 @@ class SnapshotRows(Reader):
         self._rows.delete(PIN, at_tx)
         self._rows.put(PURGE, (at_tx,))
         self.forget_snapshots()
+
+    # -- counting trees ---------------------------------------------------------------------------------
+
+    def begin_count(self, directory: InodeId) -> int:
+        """Keep a tree readable as it is now, for counting it, and sum up what changes below it from now on.
+
+        Return the number of the transaction, for `at`. The changes are in a row of the table `quota` that has no
+        limits, so that they are charged, and undone, like those below a quota. The next start removes it.
+        """
+        self._counted_trees.pop(directory, None)
+        self._rows.put(QUOTA, (directory, None, None, 0, 0))
+        return self.pin(directory)
+
+    def is_counting(self, directory: InodeId) -> bool:
+        """Return whether a count has begun and not ended."""
+        return directory in self._rows.small[QUOTA] and self.quota(directory) is None
+
+    def note_count(self, directory: InodeId, usage: NamespaceUsage) -> None:
+        """Record what a tree held when its count began."""
+        self._counted_trees[directory] = usage
+
+    def counted_usage(self, directory: InodeId) -> NamespaceUsage | None:
+        """Return the usage of a tree that has been counted, with all changes since; None if it has not been."""
+        counted, row = self._counted_trees.get(directory), self._rows.small[QUOTA].get(directory)
+        if counted is None or row is None:
+            return None
+        return NamespaceUsage(counted.names + row[3], counted.bytes + row[4])
+
+    def end_count(self, directory: InodeId, at_tx: int) -> None:
+        """End what `begin_count` began, unless it has ended. A quota that was set meanwhile stays."""
+        if at_tx not in self._rows.small[PIN]:
+            return
+        self.unpin(at_tx)
+        self._counted_trees.pop(directory, None)
+        if self.is_counting(directory):
+            self._rows.delete(QUOTA, directory)
 
     # -- what they show --------------------------------------------------------------------------------
 
@@ -219,22 +263,48 @@ class SnapshotRows(Reader):
         Return the number of rows that were looked at.
         """
         shape = TABLES[table + PAST]
-        rows = self._kept_for(table, gone_tx, limit)
-        width = len(shape.keys)
-        for row in rows:
-            to_tx, from_tx = row[width - 1], row[width]
-            kept_for = self.shown_by(row[0], from_tx, to_tx)
-            if kept_for is not None:
-                kept = [*row]
-                kept[_KEPT_FOR[shape.name]] = kept_for
-                self._rows.put(table + PAST, tuple(kept))
-                continue
-            self._rows.delete(table + PAST, row[0], row[1] if width == 2 else row[1:3])
-            if table == REFERENCE:
-                freed += self.unrefer(row[4])
-        return len(rows)
+        width, done = len(shape.keys), 0
+        while done < limit and (rows := self._kept_for(table, gone_tx, limit - done)):
+            done += len(rows)
+            for row in rows:
+                to_tx, from_tx = row[width - 1], row[width]
+                kept_for = self.shown_by(row[0], from_tx, to_tx)
+                if kept_for is not None:
+                    kept = [*row]
+                    kept[_KEPT_FOR[shape.name]] = kept_for
+                    self._rows.put(table + PAST, tuple(kept))
+                    continue
+                self._rows.delete(table + PAST, row[0], row[1] if width == 2 else row[_SECOND])
+                if table == REFERENCE:
+                    freed += self.unrefer(row[4])
+        return done
 
     def _kept_for(self, table: int, gone_tx: int, limit: int) -> list[Row]:
+        """Return up to `limit` rows that are kept for a removed snapshot; none only if there are none."""
+        return self._next_kept_for(table, gone_tx, limit) or self._all_kept_for(table, gone_tx, limit)
+
+    def _next_kept_for(self, table: int, gone_tx: int, limit: int) -> list[Row]:
+        """Return rows of the image that follow those of the last call.
+
+        The image still has rows that were purged lately. A search from the beginning would read them all again.
+        """
+        shape, changed = TABLES[table + PAST], self._rows.changed[table + PAST]
+        width, keys = len(shape.keys), ", ".join(shape.keys)
+        statement = (
+            f"SELECT * FROM {shape.name} WHERE kept_for = ? AND ({keys}) > ({', '.join('?' * width)})"
+            f" ORDER BY {keys} LIMIT ?"
+        )
+        while True:
+            after = self._purged.get((table, gone_tx), (0,) * width)
+            page = self._rows.image.query(statement, gone_tx, *after, limit)
+            if not page:
+                return []
+            self._purged = {(table, gone_tx): page[-1][:width]}
+            found = [row for row in page if row[1 if width == 2 else _SECOND] not in changed.get(row[0], NOTHING)]
+            if found:
+                return found
+
+    def _all_kept_for(self, table: int, gone_tx: int, limit: int) -> list[Row]:
         shape, rows = TABLES[table + PAST], self._rows
         width, kept_at = len(shape.keys), _KEPT_FOR[shape.name]
         changed = {(key[0], *_flat(key[1:])): row for key, row in rows.changed_in(table + PAST)}
@@ -269,13 +339,15 @@ class SnapshotRows(Reader):
         return is_there
 
     def discard_unfinished(self) -> None:
-        """Discard all staged inodes and remove all pins, at a start. The requests that made them have ended."""
+        """Discard staged inodes, pins and counts, at a start. The requests that made them have ended."""
         for inode in list(self._rows.small[STAGED]):
             self.discard(inode)
             self._rows.delete(STAGED, inode)
         for at_tx in list(self._rows.small[PIN]):
             self._rows.delete(PIN, at_tx)
             self._rows.put(PURGE, (at_tx,))
+        for directory in [row[0] for row in self._rows.small[QUOTA].values() if row[1] is None and row[2] is None]:
+            self._rows.delete(QUOTA, directory)
         self.forget_snapshots()
 
     def discard(self, inode: InodeId, at_tx: int | None = None) -> None:

@@ -1,16 +1,17 @@
 """HDFS's checks of a caller before each operation: functions that raise AccessDenied or do nothing.
 
 Each is called in the same view or transaction as the operation, before it. For a superuser they cost nothing.
-What else is wrong with a path is the operation's to say: a check that finds nothing to hold against the caller
-passes.
+A path through a file is refused here too, as HDFS looks at it together with the right to pass: with AccessDenied,
+or with ParentNotDirectory by operations that make a name. What else is wrong with a path is the operation's to
+say: a check that finds nothing to hold against the caller passes.
 
     operation                      on the way    on what it is about
     ---------------------------    ----------    -----------------------------------------------------------
     status                         x
     list                           x             r and x on a directory
     content summary                x             r and x on every directory below
-    open, block locations          x             r, and again while the file is read
-    create                         x             w on the deepest directory that exists; w on what it replaces
+    open, block locations          x             r on a file, and again while the file is read
+    create                         x             w on the deepest directory that exists; w on a file it replaces
     mkdirs                         x             w on the deepest directory that exists, if anything is missing
     delete                         x             w on the parent, sticky bit; all on full directories below
     rename                         x             w on the source's parent, sticky bit; as create for the target
@@ -26,11 +27,11 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
-from peacefs.coordinator.limits import list_page_entries
+from peacefs.coordinator.limits import tree_entries_per_turn
 from peacefs.coordinator.metadata.model import ROOT, Inode, InodeId, InodeKind, RenameMode
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.transaction import Transaction
-from peacefs.protocol.errors import AccessDenied
+from peacefs.protocol.errors import AccessDenied, ParentNotDirectory, PeacefsError
 
 from .paths import NamespacePath
 from .permissions import ALL_ACCESS, Access, Principal, refusal, sticky_refusal
@@ -80,14 +81,20 @@ class _Passed(NamedTuple):
         self.need(Access.WRITE, depth - 1)
 
 
-def _pass(reader: Reader, path: NamespacePath, caller: Principal) -> _Passed | None:
-    """Follows a path, with the right to pass through each directory on it; None for a superuser."""
+def _pass(
+    reader: Reader, path: NamespacePath, caller: Principal, through_file: type[PeacefsError] = AccessDenied
+) -> _Passed | None:
+    """Follow a path, with the right to pass through each directory on it; return None for a superuser.
+
+    Raises `through_file` if the path leads through a file.
+    """
     if caller.is_superuser:
         return None
     passed = _Passed(path, reader.pass_through(path.components), caller)
     for depth, inode in enumerate(passed.inodes[: len(path.components)]):
-        if inode.kind is InodeKind.DIRECTORY:
-            passed.need(Access.EXECUTE, depth)
+        if inode.kind is InodeKind.FILE:
+            raise through_file(f"{path.ancestor(depth)} (is not a directory)")
+        passed.need(Access.EXECUTE, depth)
     return passed
 
 
@@ -130,6 +137,20 @@ def check_open_file(reader: Reader, inode: InodeId, caller: Principal) -> None:
         raise refusal(caller, Access.READ, path, found)
 
 
+def check_open(reader: Reader, path: NamespacePath, caller: Principal) -> None:
+    """Reading a file. That a directory cannot be opened is said to all who can get there."""
+    passed = _pass(reader, path, caller)
+    if passed and passed.target and passed.target.kind is InodeKind.FILE:
+        passed.need_on_target(Access.READ)
+
+
+def check_append(reader: Reader, path: NamespacePath, caller: Principal) -> None:
+    """Writing a file. That a directory cannot be appended to is said to all who can get there."""
+    passed = _pass(reader, path, caller)
+    if passed and passed.target and passed.target.kind is InodeKind.FILE:
+        passed.need_on_target(Access.WRITE)
+
+
 def check_list(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """To list a directory takes reading and entering it; to list a file, only getting there."""
     passed = _pass(reader, path, caller)
@@ -139,17 +160,17 @@ def check_list(reader: Reader, path: NamespacePath, caller: Principal) -> None:
 
 def check_create(reader: Reader, path: NamespacePath, caller: Principal, overwrite: bool) -> None:
     """A new name takes writing the deepest directory that is there; to overwrite takes writing the file too."""
-    passed = _pass(reader, path, caller)
-    if passed is None or (passed.target and passed.target.kind is InodeKind.DIRECTORY):
+    passed = _pass(reader, path, caller, ParentNotDirectory)
+    if passed is None:
         return
     passed.need_on_deepest_parent(Access.WRITE)
-    if overwrite:
+    if overwrite and passed.target and passed.target.kind is InodeKind.FILE:
         passed.need_on_target(Access.WRITE)
 
 
 def check_mkdirs(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """Writing the deepest directory that is there, unless all of the path is."""
-    passed = _pass(reader, path, caller)
+    passed = _pass(reader, path, caller, ParentNotDirectory)
     if passed and passed.target is None:
         passed.need_on_deepest_parent(Access.WRITE)
 
@@ -167,12 +188,12 @@ def check_rename(
     passed = _pass(reader, source, caller)
     if passed is None:
         return
-    passed.require_removal_rights()
-    onto = _pass(reader, target, caller)
+    onto = _pass(reader, target, caller, ParentNotDirectory)
     assert onto is not None
+    passed.require_removal_rights()
     if mode is RenameMode.LEGACY and onto.target and onto.target.kind is InodeKind.DIRECTORY and source.name:
         # It moves into that directory.
-        onto = _pass(reader, target.child(source.name), caller)
+        onto = _pass(reader, target.child(source.name), caller, ParentNotDirectory)
         assert onto is not None
     onto.need_on_deepest_parent(Access.WRITE)
     if mode is RenameMode.OVERWRITE:
@@ -192,17 +213,23 @@ def check_concat(
 def check_owner(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """For what only the owner, and a superuser, may do."""
     passed = _pass(reader, path, caller)
-    if passed and passed.target and passed.target.owner != caller.user:
-        raise AccessDenied(f"Permission denied. user={caller.user} is not the owner of inode={path}")
+    if passed and passed.target:
+        _need_owner(passed, passed.target)
+
+
+def _need_owner(passed: _Passed, target: Inode) -> None:
+    if target.owner != passed.caller.user:
+        raise AccessDenied(f"Permission denied. user={passed.caller.user} is not the owner of inode={passed.path}")
 
 
 def check_set_owner(
     reader: Reader, path: NamespacePath, caller: Principal, owner: str | None, group: str | None
 ) -> None:
     """An owner may give the inode to a group that he is in; only a superuser gives it to another user."""
-    check_owner(reader, path, caller)
-    if caller.is_superuser:
+    passed = _pass(reader, path, caller)
+    if passed is None or passed.target is None:
         return
+    _need_owner(passed, passed.target)
     if owner is not None and owner != caller.user:
         raise AccessDenied(f"User {caller.user} is not a super user (non-super user cannot change owner).")
     if group is not None and group not in caller.groups:
@@ -287,10 +314,10 @@ def _check_directories(
     while unread:
         where, directory, after = unread.pop()
         with reader.view():
-            children = reader.children(directory.inode, after, list_page_entries)
+            children = reader.children(directory.inode, after, tree_entries_per_turn)
         if (children or empty_too) and not caller.may(directory, access):
             raise refusal(caller, access, where, directory)
-        if len(children) == list_page_entries:
+        if len(children) == tree_entries_per_turn:
             unread.append((where, directory, children[-1][0]))
         for name, child in children:
             if not empty_too and caller.is_kept_off_by_sticky_bit(directory, child):

@@ -22,7 +22,7 @@ from peacefs.protocol.messages import WrittenChunk
 from .create import Publication, check_not_garbage
 from .paths import NamespacePath, parse_path
 from .quotas import charge, check_room, directories_above
-from .resolution import check_writer, find, find_existing
+from .resolution import check_writer, find, follow
 from .retry_cache import RequestKey, cache_reply, cached_reply
 
 # A file takes no more by APPEND or CONCAT: its layout has to fit a frame's header.
@@ -136,7 +136,11 @@ def check_chunk_count(path: object, chunks: int) -> None:
 
 
 def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
-    inode = find_existing(reader, path)
+    way = follow(reader, path)
+    if not way.is_whole:
+        # For a superuser's path through a file too, as in HDFS, which looks for the file first.
+        raise FileNotFound(f"File does not exist: {path}")
+    inode = way.deepest
     if inode.kind is InodeKind.DIRECTORY:
         raise FileAlreadyExists(f"Cannot append to directory {path}; already exists as a directory.")
     return inode

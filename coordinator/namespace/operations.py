@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Final
 
 from msgspec import structs
 
-from peacefs.coordinator.limits import list_page_entries, list_remaining_max
+from peacefs.coordinator.limits import list_page_entries, list_remaining_max, tree_entries_per_turn
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     FileChunk,
@@ -63,10 +62,6 @@ from .truncate_concat import (
     is_repeated_concat,
     truncate,
 )
-
-# Entries of a tree that are counted before others get their turn.
-summary_entries_per_turn: Final = 500
-
 
 __all__ = [
     "AppendToComplete",
@@ -200,11 +195,11 @@ def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, Tre
     counted = 0
     while unread:
         directory, after = unread.pop()
-        children = reader.children(directory, after, summary_entries_per_turn)
-        if len(children) == summary_entries_per_turn:
+        children = reader.children(directory, after, tree_entries_per_turn)
+        if len(children) == tree_entries_per_turn:
             unread.append((directory, children[-1][0]))
         counted += len(children) + 1
-        if counted > summary_entries_per_turn:
+        if counted > tree_entries_per_turn:
             counted = 0
             yield
         for _, child in children:

@@ -1,8 +1,10 @@
 """Quotas: how many names and bytes a directory may hold, itself among the names; bytes count every replica.
 
-What a directory with a quota holds is kept with every change, in the same commit, so that no write walks a tree; a
-tree is counted, by one query, when it changes hands: when a quota is set, and when a tree is moved across the
-boundary of one, deleted, or replaced below one. What is kept for snapshots alone does not count.
+What a directory with a quota holds is kept with every change, in the same commit, so that no write walks a tree.
+A tree is counted when a quota is set on it, and when it is moved across the boundary of a quota, deleted, or
+replaced below one. A small tree is counted in that transaction. For a large one the transaction raises
+TreeIsLarge; then `operations/tree_counts.py` counts it in steps, and the transaction is tried again (decision 71).
+What is kept for snapshots alone does not count.
 
 The limits hold for what there is; they are looked at again where chunks are placed, so that a writer who will be
 refused learns it before it has written more than one chunk too much.
@@ -17,16 +19,36 @@ from typing import Final
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, NamespaceUsage, Quota
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.transaction import Transaction
-from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
+from peacefs.protocol.errors import (
+    BadRequest,
+    BytesQuotaExceeded,
+    FileNotFound,
+    NamesQuotaExceeded,
+    PathIsNotDirectory,
+)
 
 from .paths import NamespacePath
-from .resolution import find_existing
+from .resolution import find
 
 #: For `set_quota`: as many as may be. HDFS's number.
 NO_LIMIT: Final = -1
 #: A change of usage below some directories, the root's first.
 Charge = tuple[Sequence[InodeId], NamespaceUsage]
+#: A tree of so many names is counted by the transaction that needs its usage: in about a millisecond.
+tree_names_counted_at_once_max: Final = 200
 _UNITS: Final = ((1 << 60, "E"), (1 << 50, "P"), (1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
+
+
+class TreeIsLarge(Exception):
+    """The usage of a directory is needed, and the directory holds too much to be counted in a transaction."""
+
+    def __init__(self, directory: InodeId) -> None:
+        super().__init__(f"directory {directory} must be counted first")
+        self.directory = directory
+
+
+class CountUnderWay(Exception):
+    """The directory is being counted already."""
 
 
 def usage_of_file(inode: Inode) -> NamespaceUsage:
@@ -71,31 +93,74 @@ def check_room(reader: Reader, directories: Iterable[InodeId], change: Namespace
 
 
 def tree_usage(tx: Transaction, directories: Iterable[InodeId], inode: Inode) -> NamespaceUsage:
-    """Return the usage of a file or tree; zero, without counting, when no directory above it has a quota."""
+    """Return the usage of a file or tree; zero, without counting, when no directory above it has a quota.
+
+    Raises TreeIsLarge.
+    """
     if tx.quota_directories().isdisjoint(directories):
         return NamespaceUsage(0, 0)
-    return usage_of_file(inode) if inode.kind is InodeKind.FILE else tx.tree_usage(inode.inode)
+    return usage_of_file(inode) if inode.kind is InodeKind.FILE else _usage_of_directory(tx, inode.inode)
+
+
+def _usage_of_directory(tx: Transaction, directory: InodeId) -> NamespaceUsage:
+    kept = tx.quota(directory)
+    usage = tx.counted_usage(directory) if kept is None else kept.used
+    if usage is None:
+        usage = small_tree_usage(tx, directory, tree_names_counted_at_once_max)
+    if usage is None:
+        raise TreeIsLarge(directory)
+    return usage
+
+
+def small_tree_usage(reader: Reader, top: InodeId, names_max: int) -> NamespaceUsage | None:
+    """Count the names and bytes of a tree, with its top; return None if it has more than `names_max` names."""
+    names, space = 1, 0
+    unread = [top]
+    while unread:
+        children = reader.children(unread.pop(), "", names_max - names + 1)
+        names += len(children)
+        if names > names_max:
+            return None
+        for _, child in children:
+            if child.kind is InodeKind.DIRECTORY:
+                unread.append(child.inode)
+            else:
+                space += child.length * child.replication
+    return NamespaceUsage(names, space)
+
+
+def begin_count(tx: Transaction, directory: InodeId) -> int | None:
+    """Begin to count a tree; return the transaction whose state is to be counted, None if there is no need.
+
+    Raises CountUnderWay if an earlier count has not ended.
+    """
+    if tx.is_counting(directory):
+        raise CountUnderWay
+    if tx.quota(directory) is not None or not tx.is_in_tree(directory):
+        return None
+    return tx.begin_count(directory)
 
 
 def set_quota(tx: Transaction, path: NamespacePath, names: int | None, space: int | None) -> None:
     """Sets how many names and bytes there may be, where not None; NO_LIMIT takes a limit away.
 
     A directory may hold more already, as in HDFS. One that has had no quota is counted.
-    Raises FileNotFound, BadRequest.
+    Raises FileNotFound, PathIsNotDirectory, BadRequest, TreeIsLarge.
     """
     _check_limits(names, space)
-    inode = find_existing(tx, path)
-    if inode.kind is InodeKind.FILE:
+    way = find(tx, path)
+    inode = way.deepest
+    if not way.is_whole:
         raise FileNotFound(f"Directory does not exist: {path}")
+    if inode.kind is InodeKind.FILE:
+        raise PathIsNotDirectory(f"`{path}': Is not a directory")
     before = tx.quota(inode.inode)
     names_max = _changed(before.names_max if before else None, names)
     bytes_max = _changed(before.bytes_max if before else None, space)
-    if names_max is None and bytes_max is None:
+    if names_max is not None or bytes_max is not None:
+        tx.set_quota(inode.inode, Quota(names_max, bytes_max, _usage_of_directory(tx, inode.inode)))
+    elif before is not None:
         tx.drop_quota(inode.inode)
-    else:
-        tx.set_quota(
-            inode.inode, Quota(names_max, bytes_max, before.used if before else tx.tree_usage(inode.inode))
-        )
 
 
 def _changed(before: int | None, wanted: int | None) -> int | None:
@@ -117,7 +182,9 @@ def _check_limits(names: int | None, space: int | None) -> None:
 def _check(reader: Reader, directory: InodeId, change: NamespaceUsage) -> None:
     """In HDFS's words."""
     quota = reader.quota(directory)
-    assert quota is not None, f"directory {directory} has lost its quota"
+    if quota is None:
+        # It is being counted.
+        return
     names, space = quota.used.names + change.names, quota.used.bytes + change.bytes
     if quota.names_max is not None and change.names > 0 and names > quota.names_max:
         raise NamesQuotaExceeded(

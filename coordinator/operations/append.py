@@ -16,7 +16,6 @@ from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath
-from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import NoDatanodes, PeacefsError
@@ -136,7 +135,7 @@ class AppendOperations:
 
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
         with self._ctx.reader.view():
-            access_checks.check_access(self._ctx.reader, path, self._ctx.caller(user), Access.WRITE)
+            access_checks.check_append(self._ctx.reader, path, self._ctx.caller(user))
             check_writer(self._ctx.reader, path)
             inode = namespace.check_append(self._ctx.reader, path)
             namespace.check_extension(self._ctx.reader, inode.inode, 0)
@@ -171,7 +170,7 @@ class AppendOperations:
         await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> InodeId:
-            access_checks.check_access(tx, parsed, caller, Access.WRITE)
+            access_checks.check_append(tx, parsed, caller)
             inode = namespace.check_append(tx, parsed).inode
             tx.drop_lease(inode)
             return inode

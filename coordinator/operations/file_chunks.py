@@ -9,7 +9,6 @@ from peacefs.coordinator.metadata.model import FileChunk, InodeKind
 from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.namespace.permissions import Access
 from peacefs.protocol.errors import PathIsDirectory
 from peacefs.protocol.ids import show
 from peacefs.protocol.values.file_chunks import FileChunks, PlacedChunk, ReplicaPlace
@@ -32,7 +31,7 @@ class FileChunkOperations:
         with self._ctx.reader.view():
             access_checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
             place = snapshots.locate(self._ctx.reader, parsed)
-            access_checks.check_access(place.reader, place.path, caller, Access.READ)
+            access_checks.check_open(place.reader, place.path, caller)
             status = namespace.status(place.reader, place.path)
             chunks = namespace.layout(place.reader, status.inode)
         if status.kind is InodeKind.DIRECTORY:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from peacefs.coordinator.limits import list_remaining_max, reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage, RenameMode, TreeSummary
@@ -14,14 +15,16 @@ from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.create import checked_replication
 from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Principal
+from peacefs.coordinator.namespace.quotas import TreeIsLarge
 from peacefs.coordinator.namespace.reclaim import forget_answers_step, reclaim_step
 from peacefs.coordinator.namespace.rename import exchange
 from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshots import changeable_path
-from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.errors import FileNotFound, PathIsNotEmptyDirectory
 
 from .context import OperationContext
 from .recursive_delete import RemovalRights
+from .tree_counts import TreeCounts
 
 
 class Names:
@@ -35,6 +38,8 @@ class Names:
         self._ctx = context
         self._to_reclaim = True
         self._given_up: list[Callable[[Transaction], None]] = []
+        #: Counts large trees for changes that quotas concern.
+        self.trees = TreeCounts(context, self.give_up, self.reclaim_soon)
 
     async def status(self, path: str, user: str) -> InodeStatus:
         parsed, caller = parse_path(path), self._ctx.caller(user)
@@ -126,7 +131,12 @@ class Names:
             return Applied(result.done, result.freed)
 
         key = RequestKey(request_id, ("rename", str(source_path), str(target_path), user, mode.value))
-        renamed = self._ctx.once(key, change)
+        try:
+            renamed = self._ctx.once(key, change)
+        except TreeIsLarge as large:
+            renamed = await self.trees.commit(
+                large, lambda: self._ctx.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
+            )
         self._ctx.free(renamed.chunks)
         return renamed.answer
 
@@ -158,13 +168,22 @@ class Names:
             return Applied(result.done, result.freed)
 
         if rights is None:
-            deleted = self._ctx.once(key, change)
+            try:
+                deleted = self._ctx.once(key, change)
+            except PathIsNotEmptyDirectory:
+                # HDFS checks the rights to what lies below before it says that the directory is not empty.
+                await RemovalRights(self._ctx, parsed, caller).look()
+                raise
         else:
             if cached_reply(self._ctx.reader, key) is None:
                 # HDFS asks for the right to remove the name first, and says so.
                 checks.check_delete(self._ctx.reader, parsed, caller)
                 await rights.look()
-            deleted = await rights.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
+            once = partial(run_once, key=key, now_ms=self._ctx.now_ms(), change=change)
+            try:
+                deleted = await rights.commit(once)
+            except TreeIsLarge as large:
+                deleted = await self.trees.commit(large, partial(rights.commit, once))
         self._ctx.free(deleted.chunks)
         self.reclaim_soon()
         return deleted.answer

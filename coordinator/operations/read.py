@@ -22,7 +22,6 @@ from peacefs.coordinator.metadata.model import ROOT, FileChunk, InodeId, InodeKi
 from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.permissions import Access
 from peacefs.protocol.errors import (
     AccessDenied,
     ChunkUnavailable,
@@ -214,7 +213,7 @@ class ReadOperations:
         with self._ctx.reader.view():
             access_checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
             place = snapshots.locate(self._ctx.reader, parsed)
-            access_checks.check_access(place.reader, place.path, caller, Access.READ)
+            access_checks.check_open(place.reader, place.path, caller)
             status = namespace.status(place.reader, place.path)
             chunks = namespace.layout(place.reader, status.inode)
         if status.kind is InodeKind.DIRECTORY:

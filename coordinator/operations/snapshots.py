@@ -11,6 +11,7 @@ from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import snapshot_diff, snapshot_restore, snapshots
 from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath
 from peacefs.coordinator.namespace.permissions import Access, Principal
+from peacefs.coordinator.namespace.quotas import TreeIsLarge
 from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshot_diff import Difference
 
@@ -112,7 +113,13 @@ class SnapshotOperations:
         try:
             while not job.is_whole:
                 job = await self._copy_more(job)
-            self._ctx.cluster.load(await rights.commit(lambda tx: self._finish(tx, key, caller, rights, job)))
+            try:
+                changed = await rights.commit(lambda tx: self._finish(tx, key, caller, rights, job))
+            except TreeIsLarge as large:
+                changed = await self._names.trees.commit(
+                    large, lambda: rights.commit(lambda tx: self._finish(tx, key, caller, rights, job))
+                )
+            self._ctx.cluster.load(changed)
         except BaseException:
             self._names.give_up(lambda tx: snapshot_restore.give_up(tx, job))
             raise

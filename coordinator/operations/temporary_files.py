@@ -26,7 +26,7 @@ from .leases import Leases
 
 temporary_watched_s: Final = 3600.0
 temporary_watched_max: Final = 100_000
-temporary_entries_per_turn: Final = 1000
+temporary_entries_per_turn: Final = 300
 
 
 log = logging.getLogger("peacefs.coordinator")

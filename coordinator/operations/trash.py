@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from enum import Enum
 from math import inf
 from typing import Final, NamedTuple
@@ -20,6 +20,7 @@ from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, RenameMod
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
+from peacefs.coordinator.namespace.quotas import TreeIsLarge
 from peacefs.coordinator.namespace.resolution import follow
 from peacefs.protocol.errors import AccessDenied, FileNotFound, PeacefsError
 from peacefs.protocol.values.trash import (
@@ -148,9 +149,15 @@ class Trash:
         return max(1, self.kept_minutes) * 60_000
 
     async def _delete(self, path: NamespacePath) -> None:
-        result = await self._ctx.commit(
-            lambda tx: namespace.delete(tx, path, True, self._ctx.now_ms()), in_any_case=True
-        )
+        def delete() -> Awaitable[namespace.DeleteResult]:
+            return self._ctx.commit(
+                lambda tx: namespace.delete(tx, path, True, self._ctx.now_ms()), in_any_case=True
+            )
+
+        try:
+            result = await delete()
+        except TreeIsLarge as large:
+            result = await self._names.trees.commit(large, delete)
         self._ctx.free(result.freed)
         self._names.reclaim_soon()
         log.info("deleted %s of the trash", path)

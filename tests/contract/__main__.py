@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from oracles import hdfs_rights
+from oracles import hdfs_refusals, hdfs_rights
 
 from .clusters import running_hdfs, running_peacefs
 from .differences import KnownDifference, read_known, verdicts
@@ -47,11 +47,14 @@ def main() -> int:
             cases = []
             _say("rights: what users may, and what is made on the way")
             rights = [_rights(uri) for uri in (here, hdfs)]
+            _say("refusals: requests that may be refused for several reasons")
+            refusals = [_refusals(uri) for uri in (here, hdfs)]
             for name, uri in (("here", here), ("hdfs", hdfs)):
                 (places[name] / "suites").mkdir()
                 cases.append(run_suites(toolchain, uri, name, places[name] / "suites"))
     wrong = _judge("commands", commands, known.get("commands", []))
     wrong += _judge("rights", [rights[0], hdfs_rights.with_masked_parents(rights[1])], known.get("rights", []))
+    wrong += _judge("refusals", refusals, known.get("refusals", []))
     wrong += _judge("cases", cases, known.get("cases", []))
     return 1 if wrong else 0
 
@@ -59,6 +62,11 @@ def main() -> int:
 def _rights(uri: str) -> dict[str, str]:
     with closing(hdfs_rights.WebHdfs(uri)) as files:
         return hdfs_rights.play(files, "/rights")
+
+
+def _refusals(uri: str) -> dict[str, str]:
+    with closing(hdfs_rights.WebHdfs(uri)) as files:
+        return hdfs_refusals.play(files, "/refusals")
 
 
 def _judge(what: str, outcomes: list[dict[str, str]], known: Sequence[KnownDifference]) -> int:

@@ -11,7 +11,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
-from oracles.name_tree import SUPERUSER, Call, Names, Node, Refused, Tree, apply
+from oracles.name_tree import SUPERUSER, Call, Names, Node, Tree, apply
 from support.long_runs import often
 from support.name_doors import Door, FramesDoor, WebHdfsDoor
 from support.waiting import wait_until
@@ -23,21 +23,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(often(300, 1500))]
 _STOP_S = 60.0
 #: Of the coordinator, in one example. Its datanode comes back after up to five seconds.
 _ENDS_MAX = often(1, 3)
-
-_DENIED, _MISSING = Refused("AccessControlException"), Refused("FileNotFoundException")
-#: Where a request is refused here for another reason than by HDFS, which has two: by operation, ours and HDFS's.
-_OTHER_REASONS = {
-    # HDFS asks first whether a path leads through a file, then for rights on what is there.
-    *((op, _DENIED, Refused("ParentNotDirectoryException")) for op in ("mkdirs", "create", "rename")),
-    # HDFS shows only superusers that there is nothing behind a file.
-    *((op, _MISSING, _DENIED) for op in ("stat", "read")),
-    # HDFS says of a directory that it is no file before it asks for the right to read it.
-    ("read", _DENIED, _MISSING),
-    # HDFS asks first for the rights.
-    ("delete", Refused("PathIsNotEmptyDirectoryException"), _DENIED),
-    ("create", Refused("FileAlreadyExistsException"), _DENIED),
-    ("set_quota", _MISSING, Refused("PathIsNotDirectoryException")),
-}
 
 PATHS = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(tuple)
 USERS = st.sampled_from((SUPERUSER, "ann", "ann", "bob"))
@@ -71,9 +56,7 @@ class NamesMachine(RuleBasedStateMachine):
         self.tree, expected = apply(self.tree, asked)
         told = self.doors[door].perform(asked)
         note(f"{self.doors[door].name}: {asked}: {told}")
-        assert told == expected or (call.op, told, expected) in _OTHER_REASONS, (
-            f"{self.doors[door].name}: {asked}: told {told}, expected {expected}"
-        )
+        assert told == expected, f"{self.doors[door].name}: {asked}: told {told}, expected {expected}"
 
     @rule(door=DOORS, path=PATHS, user=USERS, permission=st.just(0) | MODES)
     def mkdirs(self, door: int, path: Names, user: str, permission: int) -> None:

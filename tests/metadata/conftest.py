@@ -18,6 +18,7 @@ from peacefs.coordinator.metadata.model import (
     InodeStatus,
     Lease,
     ListPage,
+    NamespaceUsage,
     Quota,
     RenameMode,
     TreeSummary,
@@ -70,7 +71,22 @@ class Space:
 
     def commit(self, request: Callable[[Transaction], T]) -> T:
         self.now_ms += 1000
-        return run_now(self.metadata, request)
+        try:
+            return run_now(self.metadata, request)
+        except quotas.TreeIsLarge as large:
+            return self._commit_counted(request, large.directory)
+
+    def _commit_counted(self, request: Callable[[Transaction], T], directory: int) -> T:
+        """Count a large tree at once, as `TreeCounts` does in turns, and commit."""
+        at_tx = run_now(self.metadata, lambda tx: quotas.begin_count(tx, directory))
+        assert at_tx is not None
+        found = namespace.content_summary(self.reader.at(at_tx, directory), parse_path("/"))
+        usage = NamespaceUsage(found.directories + found.files, found.space_consumed)
+        run_now(self.metadata, lambda tx: tx.note_count(directory, usage))
+        try:
+            return run_now(self.metadata, request)
+        finally:
+            run_now(self.metadata, lambda tx: tx.end_count(directory, at_tx))
 
     def sql(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Looks at, or alters, the tables themselves."""

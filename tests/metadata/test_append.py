@@ -52,7 +52,7 @@ def test_nothing_may_be_appended_to_an_empty_file_and_to_any(space: Space) -> No
 
 @pytest.mark.parametrize(
     ("path", "error"),
-    [("/none", FileNotFound), ("/dir", FileAlreadyExists), ("/", FileAlreadyExists), ("/file/x", AccessDenied)],
+    [("/none", FileNotFound), ("/dir", FileAlreadyExists), ("/", FileAlreadyExists), ("/file/x", FileNotFound)],
 )
 def test_only_a_file_that_is_there_can_be_appended_to(space: Space, path: str, error: type[PeacefsError]) -> None:
     space.create("/file", 1)

@@ -25,6 +25,7 @@ from peacefs.coordinator.metadata.model import (
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.coordinator.metadata.transaction import Transaction
+from peacefs.coordinator.namespace.quotas import small_tree_usage
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import first_of_epoch
 
@@ -183,9 +184,24 @@ def test_quotas_are_charged(store: Opened) -> None:
         10, None, NamespaceUsage(3, 300)
     ) and store.reader.quota_directories() == {d}
     store.file("f", d)
-    assert store.reader.tree_usage(d).names == 2
+    assert small_tree_usage(store.reader, d, 2) == NamespaceUsage(2, 0)
+    assert small_tree_usage(store.reader, d, 1) is None, "more than was to be counted"
     store.commit(lambda tx: tx.drop_quota(d))
     assert store.reader.quota(d) is None
+
+
+def test_a_count_sums_up_what_changes_and_leaves_nothing(store: Opened) -> None:
+    d = store.directory("d")
+    at_tx = store.commit(lambda tx: tx.begin_count(d))
+    assert store.reader.quota(d) is None and store.reader.quota_directories() == {d}
+    store.commit(lambda tx: tx.charge_quota(d, NamespaceUsage(2, 300)))
+    assert store.commit(lambda tx: tx.counted_usage(d)) is None
+    store.commit(lambda tx: tx.note_count(d, NamespaceUsage(5, 50)))
+    assert store.commit(lambda tx: tx.counted_usage(d)) == NamespaceUsage(7, 350)
+    for _ in range(2):
+        store.commit(lambda tx: tx.end_count(d, at_tx))
+        assert store.commit(lambda tx: tx.counted_usage(d)) is None
+        assert not store.reader.quota_directories()
 
 
 def test_queries_have_a_latest_run(store: Opened) -> None:

@@ -256,7 +256,7 @@ def test_the_root_is_never_deleted(space: Space) -> None:
 def test_a_large_tree_is_counted_in_turns_none_of_which_is_long(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespace, "summary_entries_per_turn", 10)
+    monkeypatch.setattr(namespace, "tree_entries_per_turn", 10)
     space.create_many([f"/d/{directory}/{number:03}" for directory in range(5) for number in range(25)])
     turns = namespace.count_tree(space.reader, parse_path("/d"))
     pauses = 0

@@ -13,7 +13,13 @@ from peacefs.coordinator.metadata.sqlite.check import check_tables
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
+from peacefs.protocol.errors import (
+    BadRequest,
+    BytesQuotaExceeded,
+    FileNotFound,
+    NamesQuotaExceeded,
+    PathIsNotDirectory,
+)
 from peacefs.protocol.new_file import NewFile
 
 from .conftest import Space
@@ -173,7 +179,7 @@ def test_quota_without_room_for_a_byte_more_places_no_chunk(filled: Space) -> No
     ("path", "limits", "error"),
     [
         ("/none", {"names": 1}, FileNotFound),
-        ("/q/g", {"names": 1}, FileNotFound),
+        ("/q/g", {"names": 1}, PathIsNotDirectory),
         ("/q", {"names": 0}, BadRequest),
         ("/q", {"names": -2}, BadRequest),
         ("/q", {"space": -2}, BadRequest),
@@ -241,7 +247,7 @@ def test_no_write_counts_a_tree(filled: Space, monkeypatch: pytest.MonkeyPatch) 
     def no_count(*_: object) -> NamespaceUsage:
         raise AssertionError("a tree was counted")
 
-    monkeypatch.setattr("peacefs.coordinator.metadata.reader.Reader.tree_usage", no_count)
+    monkeypatch.setattr("peacefs.coordinator.namespace.quotas.small_tree_usage", no_count)
     filled.mkdirs("/q/another/below")
     for what in ("overwrite", "append", "replicate", "copy in", "concat in"):
         MORE[what][0](filled)

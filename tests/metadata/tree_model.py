@@ -85,7 +85,7 @@ class TreeModel:
         self._make_parent(names)[names[-1]] = made
 
     def extendable(self, names: Names) -> File:
-        there = self.at(names, AccessDenied)
+        there = self.at(names, FileNotFound)
         if there is None:
             raise Refused(FileNotFound)
         if isinstance(there, dict):

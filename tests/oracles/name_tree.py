@@ -3,8 +3,9 @@
 `apply` takes a tree and a call, and returns the tree after it with what the caller is told: an answer, or a
 `Refused` with the simple name of Hadoop's exception. Trees are values: they are compared, hashed, never changed.
 
-Two rules are peacefs's own. A call changes all or nothing, also a `mkdirs` whose quota ends halfway. A rename that
-is asked again succeeds again, as long as its target is what it moved there and its source is still missing.
+Three rules are peacefs's own. A call changes all or nothing, also a `mkdirs` whose quota ends halfway. A rename
+that is asked again succeeds again, as long as its target is what it moved there and its source is still missing.
+The sticky bit of a directory protects files in it also from being replaced by a rename.
 """
 
 from __future__ import annotations
@@ -232,7 +233,7 @@ def _create(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
     there = _walk(tree, call.path, call.user, _THROUGH_FILE)
     above = _deepest(tree, call.path)
     _need(tree.nodes[above], call.user, _WRITE)
-    if there is not None and call.overwrite:
+    if there is not None and call.overwrite and not there.is_directory:
         _need(there, call.user, _WRITE)
     if there is not None and (there.is_directory or not call.overwrite):
         raise _Refusal(_EXISTS)
@@ -264,10 +265,12 @@ def _delete(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
 def _rename(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
     source, target = call.path, call.target
     moved = _walk(tree, source, call.user, _DENIED)
-    _need_removable(tree, source, call.user)
     there = _walk(tree, target, call.user, _THROUGH_FILE)
+    _need_removable(tree, source, call.user)
     if target:
         _need(tree.nodes[_deepest(tree, target)], call.user, _WRITE)
+    if call.overwrite:
+        _need_removable(tree, target, call.user)
     if moved is None and there is not None and there.origin == source:
         return tree, True
     if moved is None:
@@ -337,10 +340,10 @@ def _set_permission(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
 
 def _set_owner(tree: Tree, call: Call) -> tuple[Tree, Outcome]:
     there = _walk(tree, call.path, call.user, _DENIED)
-    if call.user != SUPERUSER and (call.owner != call.user or (there is not None and call.user != there.owner)):
-        raise _Refusal(_DENIED)
     if there is None:
         raise _Refusal(_NOT_FOUND)
+    if call.user != SUPERUSER and (call.owner != call.user or call.user != there.owner):
+        raise _Refusal(_DENIED)
     return tree.changed({call.path: there._replace(owner=call.owner)}), True
 
 

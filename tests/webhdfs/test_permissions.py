@@ -116,7 +116,7 @@ def test_a_summary_needs_read_on_all_directories_below(ask, home):
 
 @pytest.mark.parametrize("page", [1, 1000])
 def test_a_tree_is_deleted_whole_or_not_at_all(ask, home, monkeypatch, page):
-    monkeypatch.setattr(access_checks, "list_page_entries", page)
+    monkeypatch.setattr(access_checks, "tree_entries_per_turn", page)
     ask("ann", "PUT", home, "SETPERMISSION", permission="777")
     tree = f"{home}/tree-{page}"
     for name in ("b", "c"):

@@ -127,7 +127,7 @@ _INVARIANTS = (
         "a directory with a quota holds what is kept of it",
         f"""
         SELECT q.directory || ': kept ' || q.names || ' names, ' || q.bytes || ' bytes' FROM quota q
-        WHERE EXISTS (
+        WHERE (q.names_max IS NOT NULL OR q.bytes_max IS NOT NULL) AND EXISTS (
             WITH RECURSIVE up (inode) AS (
                 SELECT q.directory UNION ALL
                 SELECT e.parent FROM up JOIN entry e ON e.inode = up.inode AND e.to_tx = {LIVE})
