@@ -25,6 +25,7 @@ from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.cluster_status import FailoverStatus
 from peacefs.runtime.secret import is_loopback
 from peacefs.runtime.tls import TlsIdentity, describe_tls
+from peacefs.runtime.tracing import spanning
 from peacefs.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.service.http_server import build_server, listen
 from peacefs.service.lifeline import announce

@@ -15,8 +15,8 @@ from typing import Final
 
 from .worker_thread import WorkerThread
 
-# The thread ends when nothing is idle at two checks with this pause between them. A resource that is in constant use
-# is idle only for moments, and starting a thread at each of them would take longer than the use.
+# The thread ends when nothing is idle at two checks with this pause between them. A resource that is in constant
+# use is idle only for moments, and starting a thread at each of them would take longer than the use.
 reaper_pause_s: Final = 1.0
 
 
