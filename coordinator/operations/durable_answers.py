@@ -59,8 +59,9 @@ class Watched:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the answer may be sent now."""
-        return self.needed == 0 and not self.is_undone
+        """Whether the answer may be sent now. Ask after the request has run."""
+        rows = self._rows
+        return self._needed <= rows.durable and (self._undone is None or self._undone == rows.undone)
 
     def _note(self) -> None:
         rows = self._rows
@@ -102,7 +103,7 @@ class DurableAnswers:
     """Watches requests, and delays their answers until the metadata that they have read is durable."""
 
     def __init__(self, rows: ReadRows, commits: Durable) -> None:
-        self._rows = rows
+        self.rows = rows
         self._commits = commits
 
     def when_durable(self, number: int, settled: Settled) -> None:
@@ -111,7 +112,7 @@ class DurableAnswers:
 
     def watched(self) -> Watched:
         """Return a watcher for one request."""
-        return Watched(self._rows)
+        return Watched(self.rows)
 
     async def settle(self, watched: Watched) -> None:
         """Wait until every entry that a request has read is durable. Raises ServiceUnready."""

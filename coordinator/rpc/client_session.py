@@ -23,6 +23,7 @@ from typing import Final, cast
 
 from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.limits import http_requests_in_flight_max, link_at_once_bytes, link_backlog_bytes_max
+from peacefs.coordinator.metadata.group_commit import no_room
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import (
@@ -278,13 +279,14 @@ class ClientLink(asyncio.Protocol):
         )
         try:
             links.refuse_overload()
-            replied = begin(self._carry_out(call, tag))
+            replied = begin(call.carry_out())
         except Overloaded as error:
             replied = Failure(error.code, error.message)
         if isinstance(replied, asyncio.Task):
             self._heard_s = links.clock()
             self._is_busy = True
             links.waits(self, replied)
+            replied.add_done_callback(partial(self._answer_late, call, tag))
             return
         self._answer(call, replied, tag, answers)
         if len(answers) >= calls_per_turn_max:
@@ -295,26 +297,22 @@ class ClientLink(asyncio.Protocol):
         self._is_busy = False
         self._work()
 
-    async def _carry_out(self, call: OpenCall, tag: int) -> Message:
-        """Return the reply to a call. If the call has waited, also answer it and carry out the next calls."""
-        try:
-            reply = await call.carry_out()
-        finally:
-            if has_waited := self._is_busy:
-                self._is_busy = False
-                self._links.ended(self)
-        if has_waited:
-            answers: list[bytes] = []
-            self._answer(call, reply, tag, answers)
-            self._send(answers)
-            self._work()
-        return reply
+    def _answer_late(self, call: OpenCall, tag: int, replied: asyncio.Task[Message]) -> None:
+        """Answer a call that has waited, and carry out the next calls."""
+        self._is_busy = False
+        self._links.ended(self)
+        if replied.cancelled():
+            return
+        answers: list[bytes] = []
+        self._answer(call, replied.result(), tag, answers)
+        self._send(answers)
+        self._work()
 
     def _answer(self, call: OpenCall, reply: Message, tag: int, answers: list[bytes]) -> None:
         """Append an answer to `answers`, or hold it until what it and those before it depend on is durable."""
         if self._held:
             self._held.append((call, reply, tag))
-        elif call.watched.is_settled:
+        elif call.is_settled:
             answers.append(encode(call.finish(reply), tag=tag))
         else:
             self._held.append((call, reply, tag))
@@ -327,10 +325,12 @@ class ClientLink(asyncio.Protocol):
         answers = []
         while self._held:
             call, reply, tag = self._held[0]
-            if refusal is None and (needed := call.watched.needed):
+            if refusal is None and (needed := call.needed):
                 self._links.files.durable.when_durable(needed, self._settled)
                 break
             self._held.popleft()
+            if refusal is None and call.is_undone:
+                refusal = no_room()
             answers.append(encode(call.finish(reply, refusal), tag=tag))
             refusal = None
         else:

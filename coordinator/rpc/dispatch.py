@@ -13,7 +13,7 @@ from peacefs.coordinator.authentication.token_bearer import check_bearer_of
 from peacefs.coordinator.calls.name_row import Row
 from peacefs.coordinator.calls.name_table import NAME_TABLE
 from peacefs.coordinator.failover.door import Door
-from peacefs.coordinator.metadata.group_commit import no_room
+from peacefs.coordinator.operations.durable_answers import Watched
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
@@ -163,8 +163,8 @@ async def carry_out(files: Files, message: Message, host: str | None, link: Node
     return call.reply(result) if call.reply is not None else cast(Message, result)
 
 
-class OpenCall:
-    """A call under way: `carry_out` it, wait until `watched` is settled, then send what `finish` returns."""
+class OpenCall(Watched):
+    """A call under way: `carry_out` it, wait until it `is_settled`, then send what `finish` returns."""
 
     __slots__ = (
         "_audited",
@@ -179,7 +179,6 @@ class OpenCall:
         "_message",
         "_who",
         "_who_asks",
-        "watched",
     )
 
     def __init__(
@@ -199,6 +198,7 @@ class OpenCall:
         `caller` authenticates the caller, or raises; without it, the users named in messages are trusted. `door`
         lets calls through when this coordinator may answer; without one it always may.
         """
+        super().__init__(files.durable.rows)
         self._began_s = time.perf_counter()
         self._files = files
         self._message = message
@@ -211,8 +211,6 @@ class OpenCall:
         self._who_asks: Caller | None = None
         self._made_ns = 0
         self._context = context_of(message)
-        #: What the reply depends on.
-        self.watched = files.durable.watched()
 
     async def carry_out(self) -> Message:
         """Return the reply that `finish` takes. An error is a reply too: Failure."""
@@ -228,25 +226,23 @@ class OpenCall:
             if self._caller is not None and (who_asks := self._caller()) is not None:
                 self._who_asks = who_asks
                 message = _CALLS[kind].name(message, who_asks)
-            return await self.watched.run(carry_out(self._files, message, self._host, self._link))
+            return await self.run(carry_out(self._files, message, self._host, self._link))
         except PeacefsError as error:
             return Failure(error.code, error.message, error.culprit)
         except Exception:
             log.exception("a %s of %s failed", kind.__name__, self._who)
             return Failure(PeacefsError.__name__, "an internal error of the coordinator; its log says more")
         finally:
-            if self._context.recording is not None and self.watched.needed:
+            if self._context.recording is not None and self.needed:
                 self._made_ns = time.time_ns()
 
     def finish(self, reply: Message, refusal: PeacefsError | None = None) -> Message:
-        """Return the message to send now. `refusal` tells why what the reply depends on is not durable.
+        """Return the message to send now. `refusal` tells why what the reply depends on will not be durable.
 
         Records the call: for metrics, for tracing, and in the audit log.
         """
         message = self._message
         kind = type(message)
-        if refusal is None and self.watched.is_undone:
-            refusal = no_room()
         if refusal is None and self._door is not None and is_read(message):
             # This process may have been stopped for long, and another one may have led.
             refusal = self._door.refusal
@@ -284,7 +280,7 @@ async def answer(
     call = OpenCall(files, message, host, node, link=node, audited=audited)
     reply = await call.carry_out()
     try:
-        await files.durable.settle(call.watched)
+        await files.durable.settle(call)
     except PeacefsError as refusal:
         return call.finish(reply, refusal)
     return call.finish(reply)
