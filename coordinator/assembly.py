@@ -29,8 +29,9 @@ from .core import CoordinatorCore
 from .failover.leadership import Leadership
 from .health import Condition
 from .metadata.epochs import Begun, draw_epoch, epochs_of
+from .metadata.journal_chain import Touched
 from .metadata.reader import Reader
-from .metadata.store import Metadata, MetadataFault, Touched
+from .metadata.store import Metadata, MetadataFault
 from .namespace.permissions import Callers
 from .operations.commits import Commits
 from .operations.context import OperationContext

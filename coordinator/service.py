@@ -70,7 +70,8 @@ from .journal.port import Member
 from .metadata.engines import ENGINE
 from .metadata.epochs import Begun
 from .metadata.group_commit import GroupCommit, Settled, Writer, metadata_tend_interval_s
-from .metadata.store import Metadata, MetadataFault, Touched
+from .metadata.journal_chain import Touched
+from .metadata.store import Metadata, MetadataFault
 from .metadata.token_records import TOKEN_TABLES
 from .metrics import (
     commit_seconds,

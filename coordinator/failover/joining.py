@@ -16,6 +16,7 @@ from peacefs.coordinator.journal.port import JournalIdentity, JournalRefused, Jo
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import leader_lease_s, standby_poll_interval_s
 from peacefs.coordinator.metadata.engine import Engine
+from peacefs.coordinator.metadata.journal_chain import JournalDiffers
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
 
@@ -110,14 +111,14 @@ class Joining:
         try:
             joined = Joined(metadata, self._check(metadata, identity))
             self._greet_leader(joined.identity)
-            is_far_behind = self._is_far_behind(metadata)
+            why_not = self._why_not_followed(metadata)
         except BaseException:
             metadata.close()
             raise
-        if not is_far_behind:
+        if why_not is None:
             return joined
         metadata.close()
-        self._complain("the journal was trimmed beyond what is here: the metadata is copied from the leader anew")
+        self._complain(f"{why_not}: the metadata is copied from the leader anew")
         self._copy_from_leader(joined.identity)
         return None
 
@@ -162,9 +163,17 @@ class Joining:
             )
         return identity
 
-    def _is_far_behind(self, metadata: Metadata) -> bool:
-        ends = self._journal.ends()
-        return ends is not None and ends[0].number > metadata.journal_place().number + 1
+    def _why_not_followed(self, metadata: Metadata) -> str | None:
+        """Return why the journal does not go on from a store, None if it does."""
+        ends, number = self._journal.ends(), metadata.journal_place().number
+        if ends is not None and ends[0].number > number + 1:
+            return "the journal was trimmed beyond what is here"
+        try:
+            for last in self._journal.read(number - 1, 1):
+                metadata.compare_place(last)
+        except JournalDiffers as differs:
+            return str(differs)
+        return None
 
     def _copy_from_leader(self, identity: JournalIdentity) -> None:
         leader = self._journal.leader()

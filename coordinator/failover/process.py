@@ -14,6 +14,7 @@ from peacefs.coordinator.journal.address import JournalOptions, open_journal
 from peacefs.coordinator.journal.port import JournalRefused, JournalUnsure, Member
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.engine import Engine
+from peacefs.coordinator.metadata.journal_chain import JournalDiffers
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.cluster_status import FailoverStatus
@@ -89,8 +90,8 @@ class FailoverProcess:
             await failover.keep()
         except MetadataFault as fault:
             on_fault(fault)
-        except FarBehind as behind:
-            _end(f"{behind}: it is copied anew at the next start")
+        except (FarBehind, JournalDiffers) as problem:
+            _end(f"{problem}: the metadata is copied anew at the next start")
 
     def status(self) -> FailoverStatus | None:
         return None if self.failover is None else self.failover.standings.status()

@@ -26,7 +26,8 @@ from peacefs.coordinator.limits import (
     standby_poll_interval_s,
 )
 from peacefs.coordinator.metadata.epochs import Begun, draw_epoch
-from peacefs.coordinator.metadata.store import Metadata, MetadataFull, Touched
+from peacefs.coordinator.metadata.journal_chain import Touched
+from peacefs.coordinator.metadata.store import Metadata, MetadataFull
 from peacefs.protocol.errors import BadRequest, StartupError
 
 from .leadership import Leadership
@@ -100,7 +101,7 @@ class Failover:
         self._is_handing_over = False
 
     async def keep(self) -> None:
-        """For as long as the coordinator lives. Raises FarBehind, StartupError, MetadataFault."""
+        """For as long as the coordinator lives. Raises FarBehind, JournalDiffers, StartupError, MetadataFault."""
         while not self._leadership.leads:
             try:
                 await self._stand_by()

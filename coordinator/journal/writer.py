@@ -49,6 +49,8 @@ class JournalWriter:
         self._pause = pause
         self._bytes_max = bytes_max
         self.epoch = 0
+        #: The last entry of the journal when the epoch was taken.
+        self.last: Entry | None = None
         #: The bytes that were appended so far, and before the first entry that is kept.
         self._appended_bytes = 0
         self._trimmed_bytes = 0
@@ -63,7 +65,8 @@ class JournalWriter:
         if not self.journal.take(old, epoch):
             return False
         self.epoch = epoch
-        self.measure()
+        ends = self.measure()
+        self.last = None if ends is None else ends[1]
         return True
 
     def advance(self, epoch: int) -> None:
@@ -72,15 +75,16 @@ class JournalWriter:
             raise Fenced(f"epoch {self.epoch} is over")
         self.epoch = epoch
 
-    def measure(self) -> None:
-        """Look at how long the journal is, after it was taken or trimmed. Raises JournalUnsure, JournalRefused."""
+    def measure(self) -> tuple[Entry, Entry] | None:
+        """Look how long the journal is. Return its first and last entry. Raises JournalUnsure, JournalRefused."""
         ends = self.journal.ends()
         if ends is None:
             self._appended_bytes = self._trimmed_bytes = 0
-            return
+            return None
         first, last = ends
         self._appended_bytes = max(self._appended_bytes, position_of(last) + len(content_of(last)))
         self._trimmed_bytes = position_of(first)
+        return ends
 
     def append(self, number: int, content: bytes) -> None:
         """Append an entry for good. Raises Fenced, JournalFull, JournalRefused."""

@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 from peacefs.coordinator.journal.port import Entry, JournalFull
 from peacefs.coordinator.journal.writer import JournalWriter, content_of
 from peacefs.coordinator.limits import names_memory_bytes_default
-from peacefs.protocol.errors import StartupError
-from peacefs.protocol.ids import ChunkId, Numbering, first_of_epoch
+from peacefs.protocol.ids import Numbering, first_of_epoch
 from peacefs.protocol.limits import MIB
 
 from .image_port import Image, ImageKeeper
-from .log.entry import FORMAT, Content, LogEntry, decode_content, encode_content, format_of
+from .journal_chain import PREVIOUS, JournalChain, JournalPlace, Touched
+from .log.entry import FORMAT, Content, LogEntry, decode_content, encode_content
 from .log.port import Log, Sealed, Witness
 from .log.segments import LogFull
 from .reader import GC_FLOOR_HELD, GC_FLOOR_HELD_FOR_LOST_COMMITS, Reader
@@ -65,22 +65,6 @@ class RequestOutcome(NamedTuple):
     error: Exception | None
 
 
-class JournalPlace(NamedTuple):
-    """The journal that a store follows, empty for none, and the last of its entries that is in the store."""
-
-    journal: str
-    number: int
-
-
-class Touched(NamedTuple):
-    """The things that entries of the journal changed and of which somebody may keep a picture in memory."""
-
-    #: Chunks that came, went, or have another replication.
-    chunks: set[ChunkId]
-    #: Other tables, by name.
-    tables: set[str]
-
-
 class Metadata:
     """An open store. `sqlite.store` makes it, on files or in memory.
 
@@ -118,6 +102,9 @@ class Metadata:
         #: False if the last entry that was written found no room on the disk.
         self.has_room = True
         self._is_following = self._is_closed = False
+        self._chain = JournalChain()
+        #: The last entry of the log when the store was opened, which synced it.
+        self._opened = number
         self._told_digest = b""
         keeper.begin(self._imaged)
         self.cluster_id: str = self._reader.meta("cluster_id")
@@ -137,6 +124,7 @@ class Metadata:
             self.rows.seal()
             self.rows.durable = number
             self._keeper.durable(number, chain, change)
+        self._opened = self.rows.durable
         self._found_changed()
 
     def _take_in(self, change: Content, touched: Touched | None = None) -> None:
@@ -196,15 +184,19 @@ class Metadata:
             return None
         transaction = self._transaction
         rows.put(META, ("last_tx", transaction.tx))
-        if self._journal is not None and not self._is_following:
+        is_journaled = self._journal is None or self._is_following
+        if not is_journaled:
             self._journal_place = self._journal_place._replace(number=self._journal_place.number + 1)
             rows.put(META, ("journal_number", self._journal_place.number))
+            rows.put(META, (PREVIOUS, self._chain.sum))
         number = rows.number
         changes = rows.seal()
         sealed = Sealed(
             number, transaction.tx, self.epoch, changes, encode_content(transaction.tx, self.epoch, changes)
         )
-        sealed.is_journaled = self._journal is None or self._is_following
+        sealed.is_journaled = is_journaled
+        if not is_journaled:
+            sealed.previous = self._chain.append(sealed.content)
         self._sealed.append(sealed)
         return sealed
 
@@ -277,6 +269,7 @@ class Metadata:
         """Undo an entry for which there was no room, and all later changes."""
         if sealed.number <= self.rows.durable or sealed.refusal is not None:
             return
+        self._chain.sum = sealed.previous
         for undone in self._sealed:
             undone.refusal = full
         self._sealed.clear()
@@ -347,6 +340,8 @@ class Metadata:
 
         self.flush()
         self._is_following = False
+        if self._journal is not None and self._chain.sum is None:
+            self.compare_place(self._journal.last)
         self._change(change)
         self._transaction.numbering = Numbering(epoch)
         return epoch
@@ -370,7 +365,7 @@ class Metadata:
     @property
     def entry_synced(self) -> int:
         """The last entry of the journal that this store has durably."""
-        return self._journal_place.number - len(self._sealed)
+        return self._journal_place.number - (self.rows.number - 1 - max(self._opened, self._log.synced))
 
     def follow(self, journal: str) -> None:
         """Have a store follow a journal that has no entries yet. Raises MetadataFault, MetadataFull."""
@@ -383,35 +378,33 @@ class Metadata:
 
         self._change(change)
 
+    def compare_place(self, last: Entry | None) -> None:
+        """Check that the store has the last entry of the journal, if there is one. Raises JournalDiffers."""
+        self._chain.compare(last, self._journal_place.number, self.epoch, self.rows)
+
     def apply(self, entries: Sequence[Entry]) -> Touched:
         """Make the changes of entries that another coordinator has committed, all or none of them.
 
-        They follow the last one that is in the store. Raises StartupError for those of a newer peacefs,
-        MetadataFault, MetadataFull.
+        They follow the last one that is in the store, and go to the log as they are. Raises StartupError for those
+        of a newer peacefs, JournalDiffers, MetadataFault, MetadataFull.
         """
         self._refuse_after_fault()
         self._is_following = True
         touched = Touched(set(), set())
-        if any(format_of(content_of(entry)) > FORMAT for entry in entries):
-            raise StartupError(
-                "the journal was written by a newer peacefs: upgrade this coordinator. Standbys are upgraded "
-                "before the leader"
-            )
-        for entry in entries:
-            content = content_of(entry)
-            expected = self._journal_place.number + 1
-            assert entry.number == expected, (
-                f"entry {entry.number} of the journal came where {expected} was to come"
-            )
-            if format_of(content) < FORMAT:
+        rows = self.rows
+        for entry, content, change in self._chain.read(entries, self._journal_place.number):
+            if change is None:
                 self._apply_statements(entry, touched)
+                self._chain.append(content)
                 continue
-            change = decode_content(content)
             self._take_in(change, touched)
-            self._transaction.tx = change.tx
             self.epoch = change.epoch
             self._journal_place = self._journal_place._replace(number=entry.number)
-            self.seal()
+            sealed = Sealed(rows.number, change.tx, change.epoch, change.changes, content)
+            rows.seal()
+            sealed.is_journaled = True
+            sealed.previous = self._chain.append(content)
+            self._sealed.append(sealed)
         self.flush()
         self._found_changed()
         return touched
@@ -468,7 +461,17 @@ class Metadata:
         return self._keeper.imaged()
 
     def sync_record(self) -> None:
-        """Make the record of the last commit durable, from any thread. Raises MetadataFault."""
+        """Make durable what no commit waits for, from any thread. Raises MetadataFault.
+
+        That is the record of the last commit and, with a journal, the log.
+        """
+        with self._writing:
+            sync = self._log.begin_sync()
+        try:
+            sync()
+        except OSError as error:
+            self._fault = error
+            raise MetadataFault(f"the log cannot be synced: {error}") from error
         if self.witness is not None:
             try:
                 self.witness.sync()

@@ -15,6 +15,7 @@ from peacefs.coordinator.journal.port import JournalIdentity, Member
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.engines import ENGINE
 from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.journal_chain import JournalDiffers
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
@@ -209,6 +210,45 @@ def test_store_whose_journal_is_gone_is_refused(cluster: Cluster) -> None:
     cluster.server = JournalServer(lambda: NOW_S)
     with pytest.raises(StartupError, match="a journal that is not there"):
         cluster.join("a")
+
+
+def put_back(server: JournalServer, number: int, epoch: int) -> None:
+    """Make etcd what it was when that entry was its last."""
+    server.entries = {each: entry for each, entry in server.entries.items() if each <= number}
+    server.epoch, server.epoch_owner, server.leader = epoch, None, None
+
+
+@pytest.mark.parametrize("more", [1, 3, 5])
+def test_store_with_entries_that_etcd_lacks_is_set_aside_when_another_one_has_led(
+    cluster: Cluster, more: int
+) -> None:
+    """Coordinator a has three entries that etcd lost; b leads meanwhile and makes fewer, as many, or more."""
+    leader = cluster.lead("a")
+    make_directory(leader, "/both")
+    cluster.join("b")
+    number, epoch = leader.journal_place().number, cluster.server.epoch
+    for name in ("x", "y", "z"):
+        make_directory(leader, f"/lost-{name}")
+    cluster.close()
+    put_back(cluster.server, number, epoch)
+    other = cluster.lead("b")
+    # Its first entry begins an epoch.
+    for made in range(more):
+        make_directory(other, f"/made-{made}")
+    has_all = more + 1 >= 3
+    if has_all:
+        again = cluster.join("a")
+        again.apply(JournalInMemory(cluster.server).read(again.journal_place().number, 100))
+        assert names(again) == names(other) == ["both", *(f"made-{made}" for made in range(more))]
+        assert (cluster.directory("a") / "metadata.sqlite.replaced").exists(), "an operator may look for them"
+    else:
+        # Nothing of its number is there yet: it notices with the entry that follows its last.
+        again = cluster.join("a")
+        for made in range(3):
+            make_directory(other, f"/later-{made}")
+        with pytest.raises(JournalDiffers, match="etcd was put back"):
+            again.apply(JournalInMemory(cluster.server).read(again.journal_place().number, 100))
+        assert "later-2" not in names(again)
 
 
 def test_store_that_is_far_behind_is_copied_anew(cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable
@@ -139,7 +140,7 @@ def test_full_journal_refuses_a_change_and_takes_the_next_when_there_is_room() -
 
 def test_journal_longer_than_its_bound_refuses_changes_until_it_is_trimmed() -> None:
     journal = JournalInMemory(JournalServer(time.monotonic))
-    writer = JournalWriter(journal, bytes_max=300)
+    writer = JournalWriter(journal, bytes_max=400)
     metadata = store_in_memory(journal=writer)
     writer.take(0, 1)
     metadata.begin_epoch()
@@ -189,6 +190,43 @@ def test_store_that_lost_the_end_of_its_log_gets_it_from_the_journal(tmp_path: P
     assert names(repaired) == []
     repaired.apply(JournalInMemory(server).read(repaired.journal_place().number, 100))
     assert rows_of(repaired) == rows
+    repaired.close()
+
+
+def test_entry_of_the_log_is_the_entry_of_the_journal() -> None:
+    replica = Replica()
+    make_directories(replica.leader, 3)
+    replica.follow()
+    contents = [content_of(entry) for entry in replica.journal.read(0, 10)]
+    assert [each.content for each in replica.leader.log.entries] == contents
+    assert [each.content for each in replica.standby.log.entries] == contents
+
+
+def test_entry_is_not_said_to_be_synced_before_it_is_and_a_power_cut_costs_nothing(tmp_path: Path) -> None:
+    """No commit waits for a sync of the log, since the journal has the entry. What is trimmed there was synced."""
+    server = JournalServer(time.monotonic)
+    writer = JournalWriter(JournalInMemory(server))
+    store = tmp_path / "a" / "metadata.sqlite"
+    store.parent.mkdir()
+    metadata = open_store(store, owner="root", journal=writer)
+    writer.take(0, 1)
+    metadata.begin_epoch()
+    make_directories(metadata, 3)
+    metadata.sync_record()
+    assert metadata.entry_synced == metadata.journal_place().number == 4
+    cut = tmp_path / "b"
+    shutil.copytree(store.parent, cut)
+    for number in range(3, 6):
+        make_directory(metadata, f"/{number}")
+    assert (metadata.entry_synced, metadata.journal_place().number) == (4, 7)
+    rows = rows_of(metadata)
+    metadata.close()
+    repaired = open_store(cut / store.name, owner="root", journal=JournalWriter(JournalInMemory(server)))
+    assert names(repaired) == ["0", "1", "2"] and repaired.entry_synced == 4
+    repaired.apply(JournalInMemory(server).read(4, 100))
+    assert rows_of(repaired) == rows and repaired.entry_synced == 4
+    repaired.sync_record()
+    assert repaired.entry_synced == 7
     repaired.close()
 
 

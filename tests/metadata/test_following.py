@@ -115,8 +115,8 @@ def test_a_small_file_in_a_deep_directory_is_published_with_few_rows_and_one_loo
     finally:
         tree.metadata.image.set_exec_trace(None)
     (entry,) = tree.metadata.log.entries[before:]
-    # Inode, entry, time of the directory, chunk, reference, request, and two numbers in `meta`.
+    # Inode, entry, time of the directory, chunk, reference, request; in `meta` two numbers and a checksum.
     assert sorted(table for table, _ in decode_content(entry.content).changes) == sorted(
-        [INODE, ENTRY, INODE, CHUNK, REFERENCE, REQUEST, META, META]
+        [INODE, ENTRY, INODE, CHUNK, REFERENCE, REQUEST, META, META, META]
     )
     assert seen == ["SELECT * FROM chunk WHERE chunk = ?"], "whether the chunk is new; all else is in memory"

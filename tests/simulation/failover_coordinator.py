@@ -18,10 +18,11 @@ from peacefs.coordinator.failover.service import Failover
 from peacefs.coordinator.journal.memory import Mishap
 from peacefs.coordinator.journal.port import Member
 from peacefs.coordinator.metadata.epochs import Begun
+from peacefs.coordinator.metadata.journal_chain import Touched
 from peacefs.coordinator.metadata.sqlite.image import ImageWriter
 from peacefs.coordinator.metadata.sqlite.inline_image import InlineImage
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
-from peacefs.coordinator.metadata.store import MetadataFault, Touched
+from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.rpc.dispatch import CALLS_OF_CLIENTS, is_read
 from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
 from peacefs.protocol.errors import PeacefsError

@@ -25,9 +25,10 @@ from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, M
 from peacefs.coordinator.journal.port import Member
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.metadata.epochs import Begun
+from peacefs.coordinator.metadata.journal_chain import Touched
 from peacefs.coordinator.metadata.model import ROOT
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
-from peacefs.coordinator.metadata.store import MetadataFault, Touched
+from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path

@@ -66,6 +66,11 @@ def format_of(content: bytes) -> int:
     return msgspec.msgpack.decode(content, type=tuple[int, int, Any, Any, Any])[0]
 
 
+def checksum_of(content: bytes) -> bytes:
+    """Return the checksum by which the next entry of a journal names this one, and so all before it."""
+    return xxh3_64_digest(content)
+
+
 def pack(number: int, chain: int, content: bytes) -> tuple[bytes, int]:
     """Return the padded bytes of an entry, and its checksum in the chain. `chain` is that of the one before."""
     own = xxh3_64_digest(content, number & 0xFFFFFFFF)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .entry import LogEntry, pack
 
 
@@ -10,7 +12,7 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self.entries: list[LogEntry] = []
-        self._chain = 0
+        self._chain = self.synced = 0
         #: Raised by `append`, if set.
         self.fails: Exception | None = None
 
@@ -19,7 +21,11 @@ class MemoryLog:
             raise self.fails
         _, self._chain = pack(number, self._chain, content)
         self.entries.append(LogEntry(number, self._chain, content))
+        self.synced = number
         return self._chain
+
+    def begin_sync(self) -> Callable[[], None]:
+        return lambda: None
 
     def drop_before(self, number: int, kept_bytes: int = 0) -> None:
         self.entries = [entry for entry in self.entries if entry.number >= number]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from peacefs.coordinator.metadata.tables import Row
@@ -10,7 +11,10 @@ from peacefs.coordinator.metadata.tables import Row
 class Sealed:
     """A closed entry on its way to the log."""
 
-    __slots__ = ("chain", "changes", "content", "epoch", "is_journaled", "is_written", "number", "refusal", "tx")
+    __slots__ = (
+        *("chain", "changes", "content", "epoch", "is_journaled", "is_written", "number", "previous"),
+        *("refusal", "tx"),
+    )
 
     def __init__(self, number: int, tx: int, epoch: int, changes: list[tuple[int, Row]], content: bytes) -> None:
         self.number = number
@@ -18,6 +22,8 @@ class Sealed:
         self.epoch = epoch
         self.changes = changes
         self.content = content
+        #: With a journal, the checksum of the entry before it there.
+        self.previous: bytes | None = None
         #: True if the journal has the entry, or if there is none to write.
         self.is_journaled = False
         self.is_written = False
@@ -28,13 +34,19 @@ class Sealed:
 
 
 class Log(Protocol):
-    """Makes entries durable."""
+    """Keeps entries on the disk."""
+
+    #: The last entry that a power cut cannot take from the log.
+    synced: int
 
     def append(self, number: int, content: bytes) -> int:
-        """Make an entry durable and return its checksum in the chain.
+        """Append an entry and return its checksum in the chain. Without a journal it is durable then.
 
         Raises LogFull if there is no room; then nothing was changed. After OSError the entry may be in the log.
         """
+
+    def begin_sync(self) -> Callable[[], None]:
+        """Return what makes all entries so far durable, from any thread. Call it while nothing is appended."""
 
     def drop_before(self, number: int, kept_bytes: int = 0) -> None:
         """Delete entries below a number, but keep about the last `kept_bytes` of them."""

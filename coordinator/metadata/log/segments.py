@@ -1,4 +1,6 @@
-"""The files of the log, its segments. One thread appends, with one write and one sync for each entry.
+"""The files of the log, its segments. One thread appends, with one write for each entry, and one sync.
+
+With a journal the sync is left out: the journal has the entry, and a start reads from there what a power cut took.
 
 A new segment is filled with zeros. So a sync writes no metadata of the file system, and a full disk is found when
 a segment is made, not in the middle of an entry. The name of a segment ends with the number of its first entry.
@@ -15,7 +17,7 @@ import hashlib
 import itertools
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -57,11 +59,16 @@ class Position(NamedTuple):
 class SegmentLog:
     """Appends to the log of one store. Used by one thread at a time."""
 
-    def __init__(self, store: Path, cluster_id: str, last: Position) -> None:
-        """`last` is the last entry of the log. The next one begins a new segment."""
+    def __init__(self, store: Path, cluster_id: str, last: Position, *, syncs_each: bool = True) -> None:
+        """`last` is the last entry of the log. The next one begins a new segment.
+
+        Without `syncs_each`, entries are durable only after `begin_sync`.
+        """
         self._store = store
         self._identity = _identity(cluster_id)
         self._last = last
+        self._syncs_each = syncs_each
+        self.synced = last.number
         self._descriptor = -1
         self._at = 0
         self._size = 0
@@ -70,7 +77,7 @@ class SegmentLog:
         self._status: os.stat_result | None = None
 
     def append(self, number: int, content: bytes) -> int:
-        """Make an entry durable and return its checksum in the chain.
+        """Append an entry and return its checksum in the chain.
 
         Raises LogFull if there is no room; then nothing was changed. After OSError the entry may be in the log.
         """
@@ -84,10 +91,29 @@ class SegmentLog:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise LogFull(str(error)) from error
             raise
-        os.fdatasync(self._descriptor)
+        if self._syncs_each:
+            os.fdatasync(self._descriptor)
+            self.synced = number
         self._at += len(data)
         self._last = Position(number, chain)
         return chain
+
+    def begin_sync(self) -> Callable[[], None]:
+        """Return what makes all entries so far durable, from any thread. Raises OSError, as that does."""
+        number = self._last.number
+        if self.synced >= number:
+            return lambda: None
+        # Its own descriptor: a new segment closes that of the last one.
+        descriptor = os.dup(self._descriptor)
+
+        def sync() -> None:
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+            self.synced = max(self.synced, number)
+
+        return sync
 
     def _begin_segment(self, number: int, needed: int) -> None:
         path = segment_path(self._store, number)
@@ -113,6 +139,8 @@ class SegmentLog:
                 raise LogFull(str(error)) from error
             raise
         if self._descriptor >= 0:
+            if not self._syncs_each:
+                os.fdatasync(self._descriptor)
             os.close(self._descriptor)
         self._descriptor, self._at, self._size, self.path = descriptor, _FIRST_AT, size, path
         self._status = os.fstat(descriptor)

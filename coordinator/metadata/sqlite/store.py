@@ -131,7 +131,7 @@ def open_store(
             keeper = ProcessImage(path, place.database, position.number)
         else:
             keeper = InlineImage(writer, PageScrub(path, place.database), store=path)
-        segments = SegmentLog(path, cluster_id, last)
+        segments = SegmentLog(path, cluster_id, last, syncs_each=journal is None)
         metadata = Metadata(
             reader,
             segments,

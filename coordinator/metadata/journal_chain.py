@@ -1,0 +1,119 @@
+"""The chain of a journal's entries: each names the checksum of the one before it, and so all before it.
+
+A store whose last entry is not the journal's would go on from rows that nobody else has. That happens if etcd was
+put back as it once was, and another coordinator has led since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+from peacefs.coordinator.journal.port import Entry
+from peacefs.coordinator.journal.writer import content_of
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.ids import ChunkId
+
+from .changed_rows import ChangedRows
+from .log.entry import FORMAT, Content, checksum_of, decode_content, format_of
+from .tables import META
+
+#: The row of `meta` with the checksum of the entry before the last one.
+PREVIOUS: Final = "journal_previous"
+
+
+class JournalDiffers(Exception):
+    """The journal went another way than this store: its entry of that number is another one."""
+
+
+class JournalPlace(NamedTuple):
+    """The journal that a store follows, empty for none, and the last of its entries that is in the store."""
+
+    journal: str
+    number: int
+
+
+class Touched(NamedTuple):
+    """The things that entries of the journal changed and of which somebody may keep a picture in memory."""
+
+    #: Chunks that came, went, or have another replication.
+    chunks: set[ChunkId]
+    #: Other tables, by name.
+    tables: set[str]
+
+
+class Read(NamedTuple):
+    """An entry of the journal, and its content; None for one of the previous release."""
+
+    entry: Entry
+    content: bytes
+    change: Content | None
+
+
+class JournalChain:
+    """The checksum of the last entry that a store has; None before it was looked at."""
+
+    def __init__(self) -> None:
+        self.sum: bytes | None = None
+
+    def append(self, content: bytes) -> bytes | None:
+        """Move on to an entry that this coordinator appends. Return the checksum of the one before."""
+        before, self.sum = self.sum, checksum_of(content)
+        return before
+
+    def compare(self, last: Entry | None, number: int, epoch: int, rows: ChangedRows) -> None:
+        """Check that `last` is entry `number`, the last that the store has. Raises JournalDiffers.
+
+        `last` is None if the journal has no entry. An entry of another number tells nothing.
+        """
+        if last is None:
+            self.sum = b""
+        elif last.number == number:
+            read = _read(last)
+            if read.change is not None:
+                wrote: dict[str, Any] = dict(row for table, row in read.change.changes if table == META)
+                if read.change.epoch != epoch or any(
+                    rows.small_row(META, key) != (key, value) for key, value in wrote.items()
+                ):
+                    _differ(number)
+            self.sum = checksum_of(read.content)
+
+    def read(self, entries: Sequence[Entry], number: int) -> list[Read]:
+        """Decode entries that follow entry `number`, and check that each follows the one before.
+
+        Raises StartupError for those of a newer peacefs, JournalDiffers. Does not move on.
+        """
+        found = []
+        before = self.sum
+        for entry in entries:
+            number += 1
+            assert entry.number == number, f"entry {entry.number} of the journal came where {number} was to come"
+            read = _read(entry)
+            if read.change is not None and before is not None and _previous(read.change) not in (None, before):
+                _differ(number - 1)
+            before = checksum_of(read.content)
+            found.append(read)
+        return found
+
+
+def _read(entry: Entry) -> Read:
+    content = content_of(entry)
+    written = format_of(content)
+    if written > FORMAT:
+        raise StartupError(
+            "the journal was written by a newer peacefs: upgrade this coordinator. Standbys are upgraded before "
+            "the leader"
+        )
+    return Read(entry, content, decode_content(content) if written == FORMAT else None)
+
+
+def _previous(change: Content) -> bytes | None:
+    """The row is among the last of an entry."""
+    return next((row[1] for table, row in reversed(change.changes) if table == META and row[0] == PREVIOUS), None)
+
+
+def _differ(number: int) -> NoReturn:
+    raise JournalDiffers(
+        f"entry {number} of the journal is not the one that this store has: etcd was put back as it once was, and "
+        "another coordinator has led since"
+    )
