@@ -149,13 +149,13 @@ class Failover:
 
     def _look(self) -> Look:
         """Look at what is new in the journal. Raises FarBehind."""
-        after = self._metadata.journal_place().number
-        seen = self._journal.look(after, journal_read_entries)
+        number = self._metadata.journal_place().number
+        seen = self._journal.look(self._metadata.read_after, journal_read_entries)
         if not seen.entries:
             return seen
-        if seen.entries[0].number != after + 1:
+        if seen.entries[0].number > number + 1:
             raise FarBehind(
-                f"the journal begins with entry {seen.entries[0].number}, this store ends with {after}"
+                f"the journal begins with entry {seen.entries[0].number}, this store ends with {number}"
             )
         self.standings.looked(seen)
         return seen

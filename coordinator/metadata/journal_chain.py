@@ -78,11 +78,15 @@ class JournalChain:
                     _differ(number)
             self.sum = checksum_of(read.content)
 
-    def read(self, entries: Sequence[Entry], number: int) -> list[Read]:
+    def read(self, entries: Sequence[Entry], number: int, epoch: int, rows: ChangedRows) -> list[Read]:
         """Decode entries that follow entry `number`, and check that each follows the one before.
 
+        The first may be that entry itself: it is compared with the store, and left out.
         Raises StartupError for those of a newer peacefs, JournalDiffers. Does not move on.
         """
+        if entries and entries[0].number == number:
+            self.compare(entries[0], number, epoch, rows)
+            entries = entries[1:]
         found = []
         before = self.sum
         for entry in entries:

@@ -191,12 +191,10 @@ class Metadata:
             rows.put(META, (PREVIOUS, self._chain.sum))
         number = rows.number
         changes = rows.seal()
-        sealed = Sealed(
-            number, transaction.tx, self.epoch, changes, encode_content(transaction.tx, self.epoch, changes)
-        )
-        sealed.is_journaled = is_journaled
+        content = encode_content(transaction.tx, self.epoch, changes)
+        sealed = Sealed(number, transaction.tx, self.epoch, changes, content, is_journaled)
         if not is_journaled:
-            sealed.previous = self._chain.append(sealed.content)
+            sealed.previous = self._chain.append(content)
         self._sealed.append(sealed)
         return sealed
 
@@ -378,6 +376,11 @@ class Metadata:
 
         self._change(change)
 
+    @property
+    def read_after(self) -> int:
+        """The entry of the journal behind which to read: the last one is wanted, too, until it was compared."""
+        return self._journal_place.number - (self._chain.sum is None)
+
     def compare_place(self, last: Entry | None) -> None:
         """Check that the store has the last entry of the journal, if there is one. Raises JournalDiffers."""
         self._chain.compare(last, self._journal_place.number, self.epoch, self.rows)
@@ -385,14 +388,14 @@ class Metadata:
     def apply(self, entries: Sequence[Entry]) -> Touched:
         """Make the changes of entries that another coordinator has committed, all or none of them.
 
-        They follow the last one that is in the store, and go to the log as they are. Raises StartupError for those
-        of a newer peacefs, JournalDiffers, MetadataFault, MetadataFull.
+        They are those behind `read_after`, and go to the log as they are. Raises StartupError for those of a newer
+        peacefs, JournalDiffers, MetadataFault, MetadataFull.
         """
         self._refuse_after_fault()
         self._is_following = True
         touched = Touched(set(), set())
         rows = self.rows
-        for entry, content, change in self._chain.read(entries, self._journal_place.number):
+        for entry, content, change in self._chain.read(entries, self._journal_place.number, self.epoch, rows):
             if change is None:
                 self._apply_statements(entry, touched)
                 self._chain.append(content)
@@ -400,11 +403,9 @@ class Metadata:
             self._take_in(change, touched)
             self.epoch = change.epoch
             self._journal_place = self._journal_place._replace(number=entry.number)
-            sealed = Sealed(rows.number, change.tx, change.epoch, change.changes, content)
+            self._sealed.append(Sealed(rows.number, change.tx, change.epoch, change.changes, content, True))
+            self._sealed[-1].previous = self._chain.append(content)
             rows.seal()
-            sealed.is_journaled = True
-            sealed.previous = self._chain.append(content)
-            self._sealed.append(sealed)
         self.flush()
         self._found_changed()
         return touched

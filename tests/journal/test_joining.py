@@ -247,7 +247,7 @@ def test_store_with_entries_that_etcd_lacks_is_set_aside_when_another_one_has_le
         for made in range(3):
             make_directory(other, f"/later-{made}")
         with pytest.raises(JournalDiffers, match="etcd was put back"):
-            again.apply(JournalInMemory(cluster.server).read(again.journal_place().number, 100))
+            again.apply(JournalInMemory(cluster.server).read(again.read_after, 100))
         assert "later-2" not in names(again)
 
 

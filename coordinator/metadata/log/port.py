@@ -16,7 +16,9 @@ class Sealed:
         *("refusal", "tx"),
     )
 
-    def __init__(self, number: int, tx: int, epoch: int, changes: list[tuple[int, Row]], content: bytes) -> None:
+    def __init__(
+        self, number: int, tx: int, epoch: int, changes: list[tuple[int, Row]], content: bytes, is_journaled: bool
+    ) -> None:
         self.number = number
         self.tx = tx
         self.epoch = epoch
@@ -25,7 +27,7 @@ class Sealed:
         #: With a journal, the checksum of the entry before it there.
         self.previous: bytes | None = None
         #: True if the journal has the entry, or if there is none to write.
-        self.is_journaled = False
+        self.is_journaled = is_journaled
         self.is_written = False
         #: Why the entry was undone, if it was.
         self.refusal: Exception | None = None
