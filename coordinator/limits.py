@@ -50,7 +50,7 @@ journal_read_bytes_max: Final = 8 * MIB
 # No other coordinator may lead until the leader has been silent for this long.
 leader_lease_s: Final = 2.0
 # How often a standby polls the journal for new entries and for the current leader.
-standby_poll_interval_s: Final = 0.1
+standby_poll_interval_s: Final = 0.05
 journal_unsure_max_s: Final = 30.0
 # How long a standby holds requests while there is no leader, before it asks the client to retry.
 takeover_hold_s: Final = 20.0

@@ -103,6 +103,7 @@ class Failover:
     async def keep(self) -> None:
         """For as long as the coordinator lives. Raises FarBehind, JournalDiffers, StartupError, MetadataFault."""
         while not self._leadership.leads:
+            began_s = self._clock()
             try:
                 await self._stand_by()
             except (JournalUnsure, JournalRefused, JournalFull) as problem:
@@ -112,7 +113,7 @@ class Failover:
             except MetadataFull as full:
                 self._complain("%s: the journal cannot be followed", full)
             self._follower.tick()
-            await self._sleep(standby_poll_interval_s)
+            await self._sleep(max(0.0, began_s + standby_poll_interval_s - self._clock()))
         while True:
             await self._sleep(leader_renew_interval_s)
             if self._is_handing_over:

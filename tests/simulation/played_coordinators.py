@@ -247,6 +247,10 @@ class PlayedCoordinator:
                 continue
             story.acknowledged.add(name)
 
+    async def make(self, name: str) -> None:
+        """Make a directory. Returns when it is acknowledged."""
+        await self._commits.commit(partial(_make, name))
+
     async def _hand_over(self) -> None:
         try:
             await self.failover.hand_over()

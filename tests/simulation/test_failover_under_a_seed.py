@@ -113,6 +113,24 @@ def test_hand_over_without_a_standby_is_refused_and_changes_nothing() -> None:
     assert leader.leadership.may_answer
 
 
+@pytest.mark.parametrize("seed", seeds(2))
+def test_standby_has_what_was_acknowledged_within_100_ms(seed: int) -> None:
+    """Calls to etcd take up to 20 ms here, each of which a standby makes after the one before."""
+    story = Story(seed, 2)
+    leader = story.settle()
+    (standby,) = [each for each in story.coordinators if each is not leader]
+    lags_s = []
+    for number in range(100):
+        story.world.run(lambda: False, limit_s=story.random.uniform(0.0, 0.1))
+        name = f"lag-{number}"
+        making = leader.make(name)
+        story.world.run_task(story.world.spawn(leader.node, "making", making), limit_s=1.0)
+        acknowledged_s = story.world.now_s
+        assert story.world.run(lambda name=name: name in standby.names(), limit_s=1.0)  # type: ignore[misc]
+        lags_s.append(story.world.now_s - acknowledged_s)
+    assert max(lags_s) <= 0.1, sorted(lags_s)[-5:]
+
+
 def test_failover_without_comparing_epochs_is_noticed() -> None:
     with pytest.raises(AssertionError):
         _play_many(journal=CarelessJournal)
