@@ -168,6 +168,11 @@ def watch_failover(status: Callable[[], FailoverStatus | None]) -> None:
         lambda: of(lambda now: now.lag, 0),
     )
     _gauge(
+        "peacefs_coordinators_not_started",
+        "Coordinators of the journal that did not start when they were last tried; the report says why",
+        lambda: of(lambda now: sum(1 for each in now.coordinators if each.problem), 0),
+    )
+    _gauge(
         "peacefs_journal_bytes",
         "Size of the journal that coordinators share, as its leader knows it",
         lambda: of(lambda now: now.journal_bytes, 0),

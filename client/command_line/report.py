@@ -47,7 +47,9 @@ def _failover_lines(failover: dict[str, Any] | None) -> Iterator[str]:
     leader, entries = failover["leader"] or "none at this moment", failover["journal_entries"]
     yield f"Leader: {leader}; the journal has {human_size(failover['journal_bytes'])}B, up to entry {entries}"
     for each in failover["coordinators"]:
-        if not each["leads"]:
+        if each.get("problem"):
+            yield f"Coordinator {each['address']} did not start: {each['problem']}"
+        elif not each["leads"]:
             state = "ready to lead" if each["is_warm"] else "not ready to lead yet"
             yield f"Standby {each['address']}: {each['lag']} entries behind, {state}"
 

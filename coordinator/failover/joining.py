@@ -9,10 +9,11 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from peacefs.coordinator.journal.port import JournalIdentity, JournalRefused, JournalUnsure, Member
+from peacefs.coordinator.journal.port import JournalIdentity, JournalRefused, JournalUnsure, Member, Standing
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import leader_lease_s, standby_poll_interval_s
 from peacefs.coordinator.metadata.engine import Engine
@@ -22,6 +23,8 @@ from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
 
 log = logging.getLogger("peacefs.coordinator")
 _COMPLAINT_INTERVAL_S = 5.0
+# The leader shows for so long why a coordinator did not start. Each further start says it again.
+problem_shown_s: Final = 3600.0
 
 
 class LeaderAccess(Protocol):
@@ -80,7 +83,16 @@ class Joining:
                 self._complain(f"{unsure}. Waiting for the journal")
             except JournalRefused as refused:
                 raise StartupError(str(refused)) from None
+            except StartupError as problem:
+                self._state(str(problem))
+                raise
             self._sleep(standby_poll_interval_s)
+
+    def _state(self, problem: str) -> None:
+        """Have the leader show why this coordinator does not start: nobody may read its log."""
+        with suppress(JournalUnsure, JournalRefused):
+            if self._journal.identity() is not None:
+                self._journal.stand(Standing(self._me, problem=problem), problem_shown_s)
 
     def _complain(self, text: str) -> None:
         if self._clock() - self._complained_s >= _COMPLAINT_INTERVAL_S:

@@ -78,7 +78,7 @@ class Standings:
             return
         first, last = ends
         self._last_seen = last.number
-        on_all_disks = min([self._metadata.entry_synced, *(each.synced for each in self._all)])
+        on_all_disks = min([self._metadata.entry_synced, *(each.synced for each in self._all if not each.problem)])
         above = position_of(last) - self._kept_bytes
         below = first.number
         while position_of(first) < above:
@@ -119,8 +119,9 @@ class Standings:
                     address=each.member.name,
                     leads=each.member == leader,
                     applied=each.applied,
-                    lag=max(0, self._last_seen - each.applied),
+                    lag=0 if each.problem else max(0, self._last_seen - each.applied),
                     is_warm=each.is_warm,
+                    problem=each.problem,
                 )
                 for each in sorted(self._all, key=lambda each: each.member.name)
             ],

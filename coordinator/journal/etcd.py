@@ -219,10 +219,11 @@ class EtcdJournal(Journal):
 
     def stand(self, standing: Standing, lives_s: float) -> None:
         with self._lock:
-            lease, seconds = self._standing
+            # That of one that did not start outlives its process.
+            lease, seconds = (0, 0.0) if standing.problem else self._standing
             if not lease or seconds != lives_s or not self._etcd.keep_lease(lease):
                 lease = self._etcd.grant_lease(lives_s)
-                self._standing = lease, lives_s
+                self._standing = (0, 0.0) if standing.problem else (lease, lives_s)
             key = self._key(f"standing/{standing.member.name}")
             self._etcd.txn([], [_put(key, msgspec.json.encode(standing), lease)])
         self._etcd.go_to_leader()

@@ -111,6 +111,8 @@ class CoordinatorStatus:
     lag: int
     #: True if it may take over.
     is_warm: bool
+    #: Why it did not start, and what to do; empty if it runs.
+    problem: str = ""
 
 
 @dataclass(frozen=True)

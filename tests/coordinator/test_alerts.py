@@ -57,7 +57,8 @@ _WELL = ClusterStatus(
     commits_missing=False,
 )
 _STANDBY = CoordinatorStatus("b:1", leads=False, applied=90, lag=10, is_warm=True)
-_FAILOVER = FailoverStatus(True, "a:1", 100, 1000, 0, [CoordinatorStatus("a:1", True, 100, 0, True), _STANDBY])
+_LEADER = CoordinatorStatus("a:1", True, 100, 0, True)
+_FAILOVER = FailoverStatus(True, "a:1", 100, 1000, 0, [_LEADER, _STANDBY])
 
 
 def with_node(**changes: Any) -> ClusterStatus:
@@ -134,6 +135,17 @@ def test_alerts_of_a_well_cluster_are_none() -> None:
             Level.WARNING,
             "no standby",
             "Start another",
+        ),
+        (
+            replace(
+                _WELL,
+                failover=replace(
+                    _FAILOVER, coordinators=[_LEADER, _STANDBY, replace(_STANDBY, problem="it differs")]
+                ),
+            ),
+            Level.WARNING,
+            "The coordinator b:1 did not start.",
+            "It differs.",
         ),
         (
             replace(_WELL, failover=replace(_FAILOVER, coordinators=[replace(_STANDBY, is_warm=False)])),

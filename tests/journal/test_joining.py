@@ -7,16 +7,20 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from peacefs.coordinator.failover.joining import Joining
 from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, Mishap
 from peacefs.coordinator.journal.port import JournalIdentity, Member
-from peacefs.coordinator.journal.writer import JournalWriter
+from peacefs.coordinator.journal.writer import JournalWriter, content_of
 from peacefs.coordinator.metadata.engines import ENGINE
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.journal_chain import JournalDiffers
+from peacefs.coordinator.metadata.log.entry import checksum_of
+from peacefs.coordinator.metadata.sqlite.connections import StoresDiffer
 from peacefs.coordinator.metadata.store import Metadata
+from peacefs.coordinator.metadata.tables import INODE
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import PeerRefused, StartupError
@@ -249,6 +253,44 @@ def test_store_with_entries_that_etcd_lacks_is_set_aside_when_another_one_has_le
         with pytest.raises(JournalDiffers, match="etcd was put back"):
             again.apply(JournalInMemory(cluster.server).read(again.read_after, 100))
         assert "later-2" not in names(again)
+
+
+@pytest.mark.evidence("stores-differ")
+def test_standby_that_differs_is_refused_at_each_start_and_the_leader_shows_why(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.image.digest_interval_entries", 5)
+    leader = cluster.lead("a")
+    make_directory(leader, "/d")
+    standby = cluster.join("b")
+    for number in range(20):
+        make_directory(leader, f"/{number}")
+        leader.catch_up()
+        leader.tend(idle=True)
+    first, *others = JournalInMemory(cluster.server).read(standby.read_after, 100)
+    standby.apply([first])
+    # A fault of memory changes what is written of one row.
+    standby.catch_up()
+    written = content_of(others[0])
+    content = msgspec.msgpack.decode(written)
+    row = next(row for table, row in content[4] if table == INODE and row[0] > 1)
+    row[4] ^= 1
+    standby.apply([others[0]._replace(data=others[0].data[:8] + msgspec.msgpack.encode(content))])
+    standby._chain.sum = checksum_of(written)
+    standby.apply(others[1:])
+    with pytest.raises(StoresDiffer, match="is not what the leader has"):
+        standby.catch_up()
+    standby.close()
+    for _ in range(2):
+        with pytest.raises(StartupError, match=r"after entry 5 of the journal .* move this one away and start"):
+            cluster.join("b")
+    (shown,) = JournalInMemory(cluster.server).standings()
+    assert shown.member == Member("b") and "after entry 5 of the journal" in shown.problem and not shown.is_warm
+    # The other case: the operator finds that the leader's is the damaged one, and has this store go on alone.
+    assert ENGINE.leave_journal(cluster.directory("b"))
+    alone = ENGINE.open(cluster.directory("b"), owner="root")
+    assert names(alone) == sorted(["d", *map(str, range(20))])
+    alone.close()
 
 
 def test_store_that_is_far_behind_is_copied_anew(cluster: Cluster) -> None:

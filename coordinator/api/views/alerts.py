@@ -104,7 +104,10 @@ def _of_failover(failover: FailoverStatus | None) -> Iterator[Alert]:
             "No coordinator leads at this moment.",
             "Wait some seconds; then look whether etcd is there and coordinators are running.",
         )
-    standbys = [each for each in failover.coordinators if not each.leads]
+    for each in failover.coordinators:
+        if each.problem:
+            yield Alert(Level.WARNING, f"The coordinator {each.address} did not start.", _sentence(each.problem))
+    standbys = [each for each in failover.coordinators if not each.leads and not each.problem]
     if failover.leader and not standbys:
         yield Alert(
             Level.WARNING,
@@ -118,6 +121,11 @@ def _of_failover(failover: FailoverStatus | None) -> Iterator[Alert]:
                 f"The standby {each.address} is not ready to lead yet; it is {each.lag} entries behind.",
                 "Wait: it is reading the metadata.",
             )
+
+
+def _sentence(text: str) -> str:
+    """Return a problem as a sentence."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def _of_datanode(node: DatanodeStatus) -> Iterator[Alert]:

@@ -31,6 +31,7 @@ from .commit_record import RecordDamaged
 from .connections import DamagedPage, connect_plain, connect_read_only
 from .image import ImageReader
 from .log_state import apply_log, numbers_of
+from .row_digest import DIFFERS_KEY
 from .store_place import StorePlace
 
 # A backup copies this much at once, then pauses: 1 MiB, which the disk has written before a commit misses it.
@@ -187,6 +188,7 @@ def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:
         # A restored store goes another way than the journal did; one of an earlier version has no such row.
         ("UPDATE meta SET value = '' WHERE key = 'journal'", ()),
         ("UPDATE meta SET value = 0 WHERE key = 'journal_number'", ()),
+        (f"DELETE FROM meta WHERE key = '{DIFFERS_KEY}'", ()),
     ]
     _alter(copied, changes)
     return epoch

@@ -15,8 +15,9 @@ from peacefs.protocol.errors import PeacefsError, StartupError
 
 from . import file as metadata_file
 from .backup import copy, set_aside
-from .connections import connect, connect_read_only
+from .connections import StoresDiffer, connect, connect_read_only
 from .log_state import apply_log
+from .row_digest import DIFFERS_KEY
 from .store_place import StorePlace
 
 
@@ -69,12 +70,16 @@ def leave_journal(store: Path) -> bool:
         with contextlib.closing(connect_read_only(store)) as connection:
             followed = connection.execute("SELECT 1 FROM meta WHERE key = 'journal' AND value != ''").fetchone()
         with contextlib.closing(connect(store)) as connection:
+            with contextlib.suppress(StoresDiffer):
+                apply_log(store, connection)
+            # An operator has decided that this store is the sound one.
             apply_log(store, connection)
         metadata_file.change_rows(
             store,
             [
                 ("UPDATE meta SET value = '' WHERE key = 'journal'", ()),
                 ("UPDATE meta SET value = 0 WHERE key = 'journal_number'", ()),
+                ("DELETE FROM meta WHERE key = ?", (DIFFERS_KEY,)),
             ],
         )
         return followed is not None

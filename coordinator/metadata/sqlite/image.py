@@ -13,7 +13,7 @@ from peacefs.coordinator.metadata.log.entry import Content
 from peacefs.coordinator.metadata.tables import LIVE, META, TABLES, Row, Table
 
 from .connections import StoresDiffer, connect
-from .row_digest import DIGEST_BYTES, DIGEST_KEY, RowDigest
+from .row_digest import DIFFERS_KEY, DIGEST_BYTES, DIGEST_KEY, RowDigest
 
 _CACHE_KIB = 64 * 1024
 # SQLite copies its own log after 16 MiB. If it copies seldom, it writes a page that changed often only once.
@@ -120,7 +120,7 @@ class ImageWriter:
     def apply(self, entries: Iterable[tuple[int, int, Content]]) -> None:
         """Apply entries, given as (number, chain, content), in as few transactions as possible.
 
-        Raises apsw.Error, DamagedPage; then the image has the entries up to `number`.
+        Raises apsw.Error, DamagedPage, StoresDiffer; then the image has the entries up to `number`.
         """
         together = []
         for entry in entries:
@@ -162,8 +162,11 @@ class ImageWriter:
             execute(set_meta, (self._digest.packed(), DIGEST_KEY))
             if remembered is not None:
                 self._remember_digest(remembered)
-            if said := last.get((META, ("leader_digest",))):
-                self._compare_digest(said[1])
+            said = last.get((META, ("leader_digest",)))
+            differs_at = self._compare_digest(said[1]) if said else None
+            if differs_at is not None:
+                # The next start finds it. The entries are kept, in case the leader is the damaged one.
+                execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (DIFFERS_KEY, differs_at))
             execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
@@ -171,6 +174,8 @@ class ImageWriter:
             self._digest.value = digest
             raise
         self._number = number
+        if differs_at is not None:
+            raise StoresDiffer(differs_text(differs_at))
 
     def _remember_digest(self, journal_number: int) -> None:
         found = self.connection.execute("SELECT value FROM meta WHERE key = 'digests_at'").get or b""
@@ -178,18 +183,21 @@ class ImageWriter:
         kept = digests[: digests_remembered_max * _DIGEST_ENTRY_BYTES]
         self.connection.execute("INSERT OR REPLACE INTO meta VALUES ('digests_at', ?)", (kept,))
 
-    def _compare_digest(self, said: bytes) -> None:
-        """Compare the digest that the leader published with the one recorded here. Raises StoresDiffer."""
-        found = self.connection.execute("SELECT value FROM meta WHERE key = 'digests_at'").get or b""
+    def _compare_digest(self, said: bytes) -> int | None:
+        """Compare the digest that the leader published with the one recorded here.
+
+        Return the entry of the journal after which they differ, None if they do not.
+        """
+        execute = self.connection.execute
+        if execute("SELECT 1 FROM meta WHERE key = ?", (DIFFERS_KEY,)).get:
+            # It is known: the other entries are applied without a further word.
+            return None
+        found = execute("SELECT value FROM meta WHERE key = 'digests_at'").get or b""
         for at in range(0, len(found), _DIGEST_ENTRY_BYTES):
             ours = found[at : at + _DIGEST_ENTRY_BYTES]
             if ours[:8] == said[:8] and ours != said:
-                number = int.from_bytes(said[:8], "big")
-                raise StoresDiffer(
-                    f"after entry {number} of the journal the metadata here is not what the leader has. Run "
-                    "`peacefs metadata check` on both. If this store is the damaged one, move its directory away "
-                    "and start: it is copied from the leader. If the leader's is, stop the leader first"
-                )
+                return int.from_bytes(said[:8], "big")
+        return None
 
     def copy_log(self) -> bool:
         """Copy SQLite's log into its file and sync that. Return whether all was copied. Raises apsw.Error."""
@@ -210,6 +218,16 @@ class ImageWriter:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def differs_text(number: int) -> str:
+    """Say that a store differs from the leader's after an entry of the journal, and what to do."""
+    return (
+        f"after entry {number} of the journal the metadata here is not what the leader has. Run `peacefs metadata "
+        "check` on both directories. If that of the leader is not damaged, move this one away and start: it is "
+        "copied from the leader. If it is, stop all coordinators, `peacefs metadata leave-journal` here and "
+        "`peacefs metadata discard-journal`, move the leader's away, and start this one first"
+    )
 
 
 def _journal_number(content: Content) -> int | None:

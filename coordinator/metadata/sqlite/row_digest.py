@@ -19,12 +19,23 @@ import msgspec
 from .connections import Rows
 
 DIGEST_KEY: Final = "digest"
+#: The entry of the journal after which the rows were found to differ from the leader's, if they were.
+DIFFERS_KEY: Final = "differs_at"
 
 DIGEST_BYTES: Final = 16
 _MODULUS = 1 << (8 * DIGEST_BYTES)
 #: Rows of `meta` that may differ between stores that are equal otherwise.
 _OWN_KEYS = frozenset(
-    {DIGEST_KEY, "journal", "journal_number", "log_number", "log_chain", "digests_at", "leader_digest"}
+    {
+        DIGEST_KEY,
+        "journal",
+        "journal_number",
+        "log_number",
+        "log_chain",
+        "digests_at",
+        "leader_digest",
+        DIFFERS_KEY,
+    }
 )
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -33,7 +33,7 @@ from . import connections, lost_commits, row_digest
 from . import file as metadata_file
 from .commit_record import Acknowledged, CommitRecord
 from .connections import connect_plain, connect_read_only
-from .image import ImagePosition, ImageReader, ImageWriter, connect_writer
+from .image import ImagePosition, ImageReader, ImageWriter, connect_writer, differs_text
 from .inline_image import InlineImage
 from .page_sums import PageScrub
 from .process_image import ProcessImage
@@ -106,6 +106,9 @@ def open_store(
         reader = ImageReader.open(path)
         undo.callback(reader.close)
         cluster_id = reader.query("SELECT value FROM meta WHERE key = 'cluster_id'")[0][0]
+        differs = reader.query("SELECT value FROM meta WHERE key = ?", row_digest.DIFFERS_KEY)
+        if differs:
+            raise StartupError(f"{path}: {differs_text(differs[0][0])}")
         position = reader.position()
         behind: list[LogEntry] = []
         damage: LogDamaged | None = None
