@@ -25,7 +25,7 @@ from .processor_time import cpu_s
 _CLIENTS = 8
 _DATA = bytes(1024)
 _OPERATIONS = ("mkdirs", "rename", "delete")
-_GOAL = 0.6
+_GOAL = 0.7
 _PROCESSES = ("leader", "standby", "etcd's leader", "its other two", "datanodes", "clients")
 _numbers = itertools.count()
 
