@@ -4,54 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from pathlib import Path
 
 import httpx
 import pytest
 from support.etcd import EtcdMember
 from support.failover_cluster import FailoverCluster, failover_cluster
+from support.failover_writer import Writer
 from support.waiting import wait_until
 
 from peacefs.coordinator.journal.etcd import EtcdJournal
 from peacefs.coordinator.journal.port import JournalFull
 
 pytestmark = pytest.mark.cluster
-
-
-class Writer:
-    """Makes directories and files one after the other, and keeps the names of those that were acknowledged."""
-
-    def __init__(self, cluster: FailoverCluster) -> None:
-        self._cluster = cluster
-        self._stop = threading.Event()
-        self.acknowledged: list[str] = []
-        self.faults: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                name = f"written-{len(self.acknowledged)}"
-                if len(self.acknowledged) % 4:
-                    self._cluster.mkdir(f"/{name}")
-                else:
-                    self._cluster.write(f"/{name}", name.encode())
-                self.acknowledged.append(name)
-        except BaseException as fault:
-            self.faults.append(fault)
-
-    def wait_for(self, more: int) -> None:
-        wanted = len(self.acknowledged) + more
-        wait_until(lambda: self.faults or len(self.acknowledged) >= wanted, f"{more} more are written")
-        assert not self.faults, self.faults
-
-    def stop(self) -> list[str]:
-        self._stop.set()
-        self._thread.join()
-        assert not self.faults, self.faults
-        return self.acknowledged
 
 
 def flip_a_bit(directory: Path) -> None:

@@ -109,11 +109,7 @@ class EtcdMember(KillableProcess):
         assert self._process is not None
         # Its disk is seen from within its namespace alone.
         within = Path(f"/proc/{self._process.pid}/root") / self._directory.relative_to("/") / self.name / "filler"
-        with within.open("wb", buffering=0) as filler:
-            for size in (1 << 20, 1 << 12):
-                with suppress(OSError):
-                    while True:
-                        filler.write(bytes(size))
+        fill(within)
 
     def has_ended(self) -> bool:
         assert self._process is not None
@@ -193,6 +189,15 @@ def etcd_members(
     finally:
         for member in members:
             member.kill()
+
+
+def fill(path: Path) -> None:
+    """Write a file that leaves no room on its disk."""
+    with path.open("wb", buffering=0) as filler:
+        for size in (1 << 20, 1 << 12):
+            with suppress(OSError):
+                while True:
+                    filler.write(bytes(size))
 
 
 def free_ports(count: int) -> list[int]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import httpx
-from support.etcd import EtcdMembers, etcd_members, free_ports
+from support.etcd import EtcdMembers, etcd_members, fill, free_ports
 from support.killable_process import KillableProcess
 from support.open_root import open_root_of
 from support.services import ROOT
@@ -42,6 +42,10 @@ class Service(KillableProcess):
     def without(self, option: str) -> Service:
         """Return the same service without an option."""
         return Service(self._log, *(each for each in self._arguments if not each.startswith(option)))
+
+    def with_options(self, *options: str) -> Service:
+        """Return the same service with further options."""
+        return Service(self._log, *self._arguments, *options)
 
     def stop(self) -> int:
         """Ask it to stop; return its exit status."""
@@ -99,6 +103,21 @@ class FailoverCluster:
     def stop(self) -> None:
         for service in (*self.coordinators, *self.datanodes):
             service.kill()
+
+    def has_disk_of(self, at: int, size_bytes: int) -> None:
+        """Give a coordinator a disk of its own, which is empty at each start. Needs root."""
+        place = self.directory / f"coordinator-{at}"
+        place.mkdir(mode=0o700)
+        mount = f'mount -t tmpfs -o size={size_bytes},mode=700 tmpfs "$0" && exec "$@"'
+        self.coordinators[at].program = ("unshare", "--mount", "sh", "-c", mount, str(place), *PEACEFS)
+
+    def fill_disk(self, at: int) -> Callable[[], None]:
+        """Leave no room on that disk; return what makes room again."""
+        # It is seen from within its namespace alone.
+        place = (self.directory / f"coordinator-{at}").relative_to("/")
+        filler = Path(f"/proc/{self.coordinators[at].pid}/root") / place / "filler"
+        fill(filler)
+        return filler.unlink
 
     # -- what they say -------------------------------------------------------------------------------
 
@@ -203,6 +222,7 @@ def failover_cluster(
     members: int = 1,
     quota_bytes: int = 0,
     last_disk_bytes: int = 0,
+    standby_disk_bytes: int = 0,
     program: Sequence[str] = PEACEFS,
 ) -> Iterator[FailoverCluster]:
     """All of it, running, as the release of `program`. Skips the test where there is no etcd."""
@@ -211,6 +231,8 @@ def failover_cluster(
         cluster = FailoverCluster(directory, etcd, coordinators, datanodes)
         for service in (*cluster.coordinators, *cluster.datanodes):
             service.program = program
+        if standby_disk_bytes:
+            cluster.has_disk_of(1, standby_disk_bytes)
         try:
             cluster.start()
             yield cluster

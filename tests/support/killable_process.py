@@ -12,6 +12,11 @@ class KillableProcess:
 
     _process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it by SIGKILL, if it was started; it can be started again."""
         if self._process is not None:
