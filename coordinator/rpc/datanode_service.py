@@ -34,7 +34,8 @@ class _Session:
     """A link that has registered: what it said then, and the keys that it was told last."""
 
     registration: Register
-    trust: Trust
+    #: What the datanode has heard to verify callers with. It believes a leader alone: None before one has said it.
+    trust: Trust | None
 
 
 class DatanodeService:
@@ -138,8 +139,9 @@ class DatanodeService:
             message.data_port,
             message.rack,
         )
-        session = self._sessions[link] = _Session(message, self._news.trust())
-        link.write(self._news.registered(session.trust), tag)
+        trust = self._news.trust()
+        self._sessions[link] = _Session(message, trust if self._leadership.leads else None)
+        link.write(self._news.registered(trust), tag)
 
     def lead(self) -> None:
         """Tell the datanodes that are here that this coordinator leads now, by what they showed when they came."""
@@ -201,8 +203,9 @@ class DatanodeService:
                     self._acknowledge(link, 0)
 
     def _acknowledge(self, link: DatanodeLink, tag: int) -> None:
-        session, trust = self._sessions[link], self._news.trust()
-        changed, session.trust = None if trust is session.trust else trust, trust
+        session, changed = self._sessions[link], None
+        if self._leadership.leads and session.trust is not (trust := self._news.trust()):
+            changed = session.trust = trust
         link.write(self._news.acknowledgement(changed), tag)
 
     def _perform(self, commands: list[Command], link: DatanodeLink) -> None:

@@ -229,6 +229,24 @@ def test_datanode_that_comes_during_the_load_reports_when_all_chunks_are_known()
     tell(story, loaded=False)
 
 
+def test_datanode_that_came_while_nobody_led_is_told_the_keys_by_who_leads_then() -> None:
+    """A datanode takes keys from a leader alone; without any it refuses all requests of its gateway."""
+
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.port.leadership.leads = False
+        datanode = await coordinator.datanode()
+        registered = await datanode.register("f")
+        assert isinstance(registered, Registered) and not registered.leads
+        datanode.say(Heartbeat(USAGE))
+        assert isinstance(told := (await datanode.receive()).message, HeartbeatAck) and not told.leads
+        coordinator.port.leadership.leads = True
+        datanode.say(Heartbeat(USAGE))
+        told = (await datanode.receive()).message
+        assert isinstance(told, HeartbeatAck) and told.leads and told.trust == Trust()
+
+    tell(story)
+
+
 def test_new_keys_are_told_to_all_datanodes_before_their_next_heartbeat() -> None:
     """A token that is signed with a new key may reach a datanode before its next heartbeat does."""
 

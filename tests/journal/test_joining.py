@@ -222,6 +222,7 @@ def put_back(server: JournalServer, number: int, epoch: int) -> None:
     server.epoch, server.epoch_owner, server.leader = epoch, None, None
 
 
+@pytest.mark.evidence("etcd-put-back")
 @pytest.mark.parametrize("more", [1, 3, 5])
 def test_store_with_entries_that_etcd_lacks_is_set_aside_when_another_one_has_led(
     cluster: Cluster, more: int

@@ -166,6 +166,7 @@ def test_entry_of_a_newer_peacefs_is_refused() -> None:
     replica.check_equal()
 
 
+@pytest.mark.evidence("standby-power-cut")
 def test_store_that_lost_the_end_of_its_log_gets_it_from_the_journal(tmp_path: Path) -> None:
     """A power cut takes what was not synced, the commit record knows of it, and the journal has it."""
     server = JournalServer(time.monotonic)
@@ -202,6 +203,7 @@ def test_entry_of_the_log_is_the_entry_of_the_journal() -> None:
     assert [each.content for each in replica.standby.log.entries] == contents
 
 
+@pytest.mark.evidence("standby-power-cut")
 def test_entry_is_not_said_to_be_synced_before_it_is_and_a_power_cut_costs_nothing(tmp_path: Path) -> None:
     """No commit waits for a sync of the log, since the journal has the entry. What is trimmed there was synced."""
     server = JournalServer(time.monotonic)

@@ -27,6 +27,9 @@ def flip_a_bit(directory: Path) -> None:
     log.write_bytes(content)
 
 
+@pytest.mark.evidence("leader-dies")
+@pytest.mark.evidence("leader-frozen")
+@pytest.mark.evidence("etcd-member-dies")
 def test_failover_loses_nothing_acknowledged_when_the_leader_dies_and_when_it_is_frozen(tmp_path: Path) -> None:
     with failover_cluster(tmp_path, members=3) as cluster:
         first, second = cluster.coordinators
@@ -99,6 +102,7 @@ def test_coordinator_of_another_cluster_is_refused_below_the_same_prefix(tmp_pat
         assert "a prefix of its own" in own.log()
 
 
+@pytest.mark.evidence("etcd-full")
 def test_etcd_that_is_full_refuses_changes_and_leaves_reads_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     with failover_cluster(tmp_path, datanodes=0, coordinators=2, quota_bytes=24 << 20) as cluster:
         cluster.mkdir("/before")
@@ -123,6 +127,7 @@ def test_etcd_that_is_full_refuses_changes_and_leaves_reads_and_goes_on_when_the
         other.close()
 
 
+@pytest.mark.evidence("etcd-member-dies")
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="a small disk needs root")
 def test_etcd_whose_leader_dies_and_whose_next_leader_has_a_full_disk_goes_on(tmp_path: Path) -> None:
     # etcd allocates two logs of 64 MiB ahead.

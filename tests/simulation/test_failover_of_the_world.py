@@ -55,6 +55,10 @@ def play(cluster: FailoverWorld, seed: int, operations: int = 40) -> Model:
     return model
 
 
+@pytest.mark.evidence("leader-dies")
+@pytest.mark.evidence("leader-frozen")
+@pytest.mark.evidence("all-die-at-once")
+@pytest.mark.evidence("journal-partition")
 @pytest.mark.parametrize("coordinators", [2, 3])
 @pytest.mark.parametrize("seed", seeds(2))
 def test_failover_of_the_world_keeps_what_was_acknowledged(seed: int, coordinators: int) -> None:

@@ -47,6 +47,9 @@ class CarelessLeadership(Leadership):
         return self.leads
 
 
+@pytest.mark.evidence("leader-dies")
+@pytest.mark.evidence("leader-frozen")
+@pytest.mark.evidence("journal-partition")
 @pytest.mark.parametrize("coordinators", [2, 3])
 @pytest.mark.parametrize("seed", seeds(4))
 def test_failover_keeps_what_was_acknowledged(seed: int, coordinators: int) -> None:

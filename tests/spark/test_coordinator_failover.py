@@ -24,6 +24,7 @@ ROWS = 100
 _KILLED_AFTER = 3
 
 
+@pytest.mark.evidence("leader-dies")
 def test_query_goes_on_exactly_when_its_coordinator_fails_over(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

@@ -48,7 +48,7 @@ class NodePort:
         files = Files(context)
         supervising = SupervisionService(context, files.fencing, str)
         self._trust = Trust()
-        leadership = Leadership.alone()
+        self.leadership = leadership = Leadership.alone()
         self._datanodes = DatanodeService(
             core,
             context.perform,

@@ -11,7 +11,7 @@ _TICK_S = 0.05
 
 
 class OneWayRelay:
-    """Passes connections on. While `drops` has "to" or "from", bytes in that direction wait; none is lost later."""
+    """Passes connections on. While `drops` has "to" or "from", bytes in that direction wait."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
