@@ -55,7 +55,17 @@ def is_warm(cluster: FailoverCluster, leader: int, other: int) -> bool:
 
 
 def answers_nothing(cluster: FailoverCluster, at: int) -> bool:
-    return not cluster.leads(at)
+    """While nobody leads, requests are held; this does not wait for their end."""
+    url = f"http://{cluster.http[at]}/webhdfs/v1/?op=LISTSTATUS&user.name=ann"
+    try:
+        return not httpx.get(url, timeout=2, trust_env=False, verify=False).is_success
+    except httpx.HTTPError:
+        return True
+
+
+def is_shown(cluster: FailoverCluster, leader: int, other: int) -> bool:
+    said = f"Coordinator {cluster.http[other]} did not start: {cluster.directory / f'coordinator-{other}'}"
+    return any(line.startswith(said) for line in report_lines(cluster.status(leader)))
 
 
 @pytest.mark.evidence("standby-dies")
@@ -108,10 +118,8 @@ def test_failover_after_deaths_of_everything_and_damage_of_a_standby(tmp_path: P
             assert standby.stop() == 0, standby.log()
             place = tmp_path / f"coordinator-{other}"
             what = damage_until_it_is_noticed(cluster, other, random)
-            said = "\n".join(report_lines(cluster.status(leader)))
-            assert f"Coordinator {cluster.http[other]} did not start: " in said and str(place) in said, (
-                what,
-                said,
+            wait_until(
+                partial(is_shown, cluster, leader, other), f"the report says why it did not start after: {what}"
             )
 
             # The directory is moved away, and the metadata is copied from the leader, which dies then.
@@ -142,7 +150,7 @@ def damage_until_it_is_noticed(cluster: FailoverCluster, other: int, random: Ran
 
 
 @pytest.mark.evidence("journal-partition")
-@pytest.mark.parametrize("way", ["to", "from"])
+@pytest.mark.parametrize("way", ["from", "to"][: often(1, 2)])
 def test_failover_of_a_leader_that_etcd_does_not_hear_or_that_does_not_hear_etcd(tmp_path: Path, way: str) -> None:
     with failover_cluster(tmp_path, members=1, datanodes=1) as cluster:
         relay = OneWayRelay(cluster.etcd.members[0].endpoint)
@@ -159,21 +167,22 @@ def test_failover_of_a_leader_that_etcd_does_not_hear_or_that_does_not_hear_etcd
             cluster.coordinators[1].start()
             until_pair(cluster)
             writer = Writer(cluster)
-            for _ in range(often(1, 10)):
+            for number in range(often(1, 3)):
+                if number:
+                    behind.start()
+                    until_pair(cluster)
+                    cluster.coordinators[1].stop()
+                    wait_until(lambda: cluster.leads(0), "it leads again")
+                    cluster.coordinators[1].start()
+                    until_pair(cluster)
                 writer.wait_for(10)
                 relay.drops.add(way)
-                wait_until(lambda: not cluster.leads(0), "it answers nothing while it is cut off")
+                wait_until(partial(answers_nothing, cluster, 0), "it answers nothing while it is cut off")
                 wait_until(lambda: cluster.leads(1), "the other one leads")
                 writer.wait_for(10)
                 relay.drops.clear()
                 wait_until(lambda: behind.exit_status() is not None, "the one that was replaced ends")
                 assert behind.exit_status() in (74, 75), behind.log()
-                behind.start()
-                until_pair(cluster)
-                cluster.coordinators[1].stop()
-                wait_until(lambda: cluster.leads(0), "it leads again")
-                cluster.coordinators[1].start()
-                until_pair(cluster)
             writer.stop()
             writer.check()
         finally:
