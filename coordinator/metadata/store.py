@@ -466,18 +466,15 @@ class Metadata:
 
         That is the record of the last commit and, with a journal, the log.
         """
-        with self._writing:
-            sync = self._log.begin_sync()
         try:
+            with self._writing:
+                sync = self._log.begin_sync()
             sync()
+            if self.witness is not None:
+                self.witness.sync()
         except OSError as error:
             self._fault = error
-            raise MetadataFault(f"the log cannot be synced: {error}") from error
-        if self.witness is not None:
-            try:
-                self.witness.sync()
-            except OSError as error:
-                raise MetadataFault(f"the commit record cannot be written: {error}") from error
+            raise MetadataFault(f"the log and the commit record cannot be synced: {error}") from error
 
     def scrub(self, pages: int) -> None:
         """Compare the next `pages` of the image with their checksums. Raises MetadataFault for a damaged one."""

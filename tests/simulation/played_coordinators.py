@@ -249,7 +249,7 @@ class PlayedCoordinator:
 
     async def make(self, name: str) -> None:
         """Make a directory. Returns when it is acknowledged."""
-        await self._commits.commit(partial(_make, name))
+        await self._commits(partial(_make, name))
 
     async def _hand_over(self) -> None:
         try:
