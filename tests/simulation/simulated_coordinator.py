@@ -57,6 +57,7 @@ from peacefs.coordinator.metadata.model import InodeKind, RenameMode
 from peacefs.coordinator.metadata.sqlite.image import ImageWriter
 from peacefs.coordinator.metadata.sqlite.inline_image import InlineImage
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
+from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import dispatch as calls
@@ -199,7 +200,12 @@ class SimulatedCoordinator:
         pause_s_max = random.choice(_IMAGE_PAUSES_S)
 
         def step() -> None:
-            commits.tend()
+            try:
+                commits.tend()
+            except MetadataFault:
+                # The write of an entry has failed, and the process ended with this look at it.
+                assert not self.node.up
+                return
             writer.later(random.uniform(0.0, pause_s_max), step)
 
         step()
