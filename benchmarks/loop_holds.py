@@ -127,7 +127,7 @@ async def _operations(files: Files, holds: _Holds, top: str, *, is_all: bool) ->
 
 
 async def _measure(store: Path, top: str, *, is_all: bool) -> None:
-    metadata = open_store(store, owner=_ROOT, has_process=True)
+    metadata = open_store(store, owner=_ROOT)
     loop = asyncio.get_running_loop()
     writer = Writer(loop.call_soon_threadsafe)
     commits = GroupCommit(metadata, lambda fault: os._exit(1), run=writer, soon=loop.call_soon)

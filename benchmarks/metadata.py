@@ -117,7 +117,7 @@ async def measure_delete(commits: Commits, files: int) -> None:
 
 
 async def measure(store: Path, arguments: argparse.Namespace) -> None:
-    metadata = open_store(store, owner="root", has_process=True)
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     loop = asyncio.get_running_loop()
     writer = Writer(loop.call_soon_threadsafe)

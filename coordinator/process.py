@@ -31,7 +31,8 @@ from .authentication.proxy_users import ProxyRule
 from .authentication.proxy_users_file import read_proxy_users
 from .failover.process import FailoverProcess
 from .journal.port import Member
-from .metadata.engines import ENGINE
+from .metadata.sqlite.file import STORE_NAME
+from .metadata.sqlite.store import open_store
 from .metadata.store import Metadata, MetadataFault, MetadataFull
 from .options import CoordinatorOptions
 from .service import Coordinator
@@ -60,18 +61,15 @@ def run(options: CoordinatorOptions) -> None:
     failover = _failover_of(options)
     metadata: Metadata | None = None
     kept = options.directory / SECRET_NAME
-    open_store = partial(
-        ENGINE.open, options.directory, owner=getpass.getuser(), names_memory_bytes=options.names_memory_bytes
-    )
+    store = options.directory / STORE_NAME
+    opened = partial(open_store, store, owner=getpass.getuser(), names_memory_bytes=options.names_memory_bytes)
     if failover is None:
-        metadata = open_store()
+        metadata = opened()
     try:
         signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
         if metadata is None:
             assert failover is not None
-            metadata = failover.join(
-                ENGINE, options.directory, lambda writer: open_store(journal=writer), signer, tls
-            )
+            metadata = failover.join(store, lambda writer: opened(journal=writer), signer, tls)
         reload = partial(read_again, signer, secret_file or kept)
         uvloop.run(_serve(options, metadata, signer, described, rules, tls, reload, failover))
     except (MetadataFull, MetadataFault) as fault:
@@ -117,6 +115,6 @@ def _described_network(file: Path | None) -> Topology | None:
 def _make_directory(directory: Path) -> None:
     try:
         private_files.make_directory(directory)
-        private_files.mend(directory, lambda entry: entry.name.startswith((ENGINE.file_prefix, SECRET_NAME)))
+        private_files.mend(directory, lambda entry: entry.name.startswith((STORE_NAME, SECRET_NAME)))
     except OSError as error:
         raise StartupError(f"cannot use {directory} for the metadata: {error.strerror}") from None

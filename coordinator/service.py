@@ -67,10 +67,12 @@ from .failover.leadership import Leadership
 from .failover.process import FailoverProcess
 from .failover.relay import Relay, Relayed, ask_over_http
 from .journal.port import Member
-from .metadata.engines import ENGINE
 from .metadata.epochs import Begun
 from .metadata.group_commit import GroupCommit, Settled, Writer, metadata_tend_interval_s
 from .metadata.journal_chain import Touched
+from .metadata.sqlite import exact_copies
+from .metadata.sqlite.file import STORE_NAME, room_bytes, size_bytes
+from .metadata.sqlite.online_backup import OnlineBackup
 from .metadata.store import Metadata, MetadataFault
 from .metadata.token_records import TOKEN_TABLES
 from .metrics import (
@@ -169,7 +171,7 @@ class Coordinator:
                 token_of=self._mint if self._who is not None else None,
                 address=self._addresses,
                 on_waited=grant_waited_seconds().observe,
-                make_copy=None if failover is None else partial(ENGINE.exact_copy, options.directory),
+                make_copy=None if failover is None else partial(exact_copies.make, options.directory / STORE_NAME),
                 leadership=self._leadership,
             ),
             Settings(
@@ -320,7 +322,7 @@ class Coordinator:
             address=lambda: self._address,
             gc_floor_held=self._reader.gc_floor_held,
             lacks_commits=self._reader.lacks_commits,
-            metadata_room=partial(ENGINE.room_bytes, options.directory),
+            metadata_room=partial(room_bytes, options.directory),
             clock=self._parts.context.monotonic,
             failover=self._failover_status,
         )
@@ -329,8 +331,8 @@ class Coordinator:
         add_live_routes(rest, self._live, sources, self._parts.files, self._parts.supervising)
         callers = self._parts.files.callers
         for_superusers, viewing = superusers_only(callers), viewers(callers)
-        backup = ENGINE.online_backup(options.directory)
-        add_metadata_routes(rest, backup, self._parts.epochs, for_superusers)
+        make_copy = OnlineBackup(options.directory / STORE_NAME).make
+        add_metadata_routes(rest, make_copy, self._parts.epochs, for_superusers)
         add_failover_routes(rest, None if self._failover is None else self._hand_over, for_superusers)
         add_reload_route(rest, self._reload_topology, self._parts.core.cluster, for_superusers)
         add_balancer_routes(rest, self._parts.core.cluster, for_superusers)
@@ -362,8 +364,8 @@ class Coordinator:
         watch(self._parts.core.cluster, self._group, admission, self._parts.files.temporary_files)
         watch_state(
             self._parts.core.cluster,
-            partial(ENGINE.size_bytes, options.directory),
-            partial(ENGINE.room_bytes, options.directory),
+            partial(size_bytes, options.directory / STORE_NAME),
+            partial(room_bytes, options.directory),
             self._reader.gc_floor_held,
             self._reader.lacks_commits,
             lambda: self._parts.context.held,

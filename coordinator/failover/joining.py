@@ -16,8 +16,8 @@ from typing import Final, NamedTuple, Protocol
 from peacefs.coordinator.journal.port import JournalIdentity, JournalRefused, JournalUnsure, Member, Standing
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import leader_lease_s, standby_poll_interval_s
-from peacefs.coordinator.metadata.engine import Engine
 from peacefs.coordinator.metadata.journal_chain import JournalDiffers
+from peacefs.coordinator.metadata.sqlite import exact_copies
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
 
@@ -52,8 +52,7 @@ class Joining:
 
     def __init__(
         self,
-        engine: Engine,
-        directory: Path,
+        store: Path,
         writer: JournalWriter,
         me: Member,
         open_store: Callable[[JournalWriter], Metadata],
@@ -62,8 +61,8 @@ class Joining:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._engine = engine
-        self._directory = directory
+        self._store = store
+        self._directory = store.parent
         self._writer = writer
         self._journal = writer.journal
         self._me = me
@@ -101,7 +100,7 @@ class Joining:
 
     def _try_to_join(self) -> Joined | None:
         identity = self._journal.identity()
-        if self._engine.exists(self._directory):
+        if self._store.exists():
             return self._with_store(identity)
         if identity is None:
             return self._found()
@@ -193,7 +192,7 @@ class Joining:
             self._complain("waiting for a coordinator that leads, to copy the metadata from")
             return
         try:
-            with self._engine.staged_store(self._directory) as copying:
+            with exact_copies.staged(self._store) as copying:
                 self._access.copy(leader, identity.cluster, copying)
         except StartupError:
             raise

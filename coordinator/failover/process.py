@@ -13,7 +13,6 @@ from typing import Final, NoReturn
 from peacefs.coordinator.journal.address import JournalOptions, open_journal
 from peacefs.coordinator.journal.port import JournalRefused, JournalUnsure, Member
 from peacefs.coordinator.journal.writer import JournalWriter
-from peacefs.coordinator.metadata.engine import Engine
 from peacefs.coordinator.metadata.journal_chain import JournalDiffers
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.protocol.tokens import Signer
@@ -53,20 +52,19 @@ class FailoverProcess:
 
     def join(
         self,
-        engine: Engine,
-        directory: Path,
+        store: Path,
         open_store: Callable[[JournalWriter], Metadata],
         signer: Signer,
         tls: TlsIdentity | None,
     ) -> Metadata:
-        """Return the store of a directory, made or copied where there is none. Raises StartupError.
+        """Return the store at a path, made or copied where there is none. Raises StartupError.
 
         `open_store` opens it, or makes one, to follow the journal.
         """
         me = self.leadership.me
         assert me is not None
         copying = StoreCopying(signer, tls)
-        return Joining(engine, directory, self._writer, me, open_store, copying).join().metadata
+        return Joining(store, self._writer, me, open_store, copying).join().metadata
 
     async def keep(
         self,

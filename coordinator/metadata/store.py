@@ -375,6 +375,8 @@ class Metadata:
             tx.set_meta("journal_number", 0)
 
         self._change(change)
+        # The image must say so, too: a log that is lost is read from the journal.
+        self._keeper.catch_up()
 
     @property
     def read_after(self) -> int:

@@ -28,8 +28,8 @@ Directory = Annotated[
 ]
 
 
-@metadata.command()
-def backup(
+@metadata.command("backup")
+def back_up_metadata(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     directory: Annotated[
         Path | None,
@@ -53,10 +53,11 @@ def backup(
 
 def _back_up_directory(directory: Path, file: Path, force: bool) -> None:
     from peacefs.client.command_line.progress import transfer_progress
-    from peacefs.coordinator.metadata.engines import ENGINE
+    from peacefs.coordinator.metadata.sqlite.backup import back_up
+    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
 
     with transfer_progress() as progress:
-        ENGINE.back_up(directory, file, progress.reach, replace=force)
+        back_up(directory / STORE_NAME, file, progress.reach, replace=force)
 
 
 def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
@@ -64,14 +65,14 @@ def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
     from peacefs.client.control.addresses import parse_address
     from peacefs.client.control.api import current_user
     from peacefs.client.control.http import CoordinatorHttp
-    from peacefs.coordinator.metadata.engines import ENGINE
+    from peacefs.coordinator.metadata.sqlite.backup import staged
     from peacefs.protocol.limits import backup_timeout_s
     from peacefs.runtime.private_files import opener
 
     http = CoordinatorHttp(parse_address(coordinator))
     try:
         with (
-            ENGINE.staged(file, replace=force) as copying,
+            staged(file, replace=force) as copying,
             open(copying, "wb", opener=opener) as sink,
             transfer_progress() as progress,
         ):
@@ -82,8 +83,8 @@ def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
         http.close()
 
 
-@metadata.command()
-def restore(
+@metadata.command("restore")
+def restore_metadata(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     directory: Directory,
     force: Annotated[
@@ -104,11 +105,12 @@ def restore(
     `release-floor`.
     """
     from peacefs.client.command_line.progress import transfer_progress
-    from peacefs.coordinator.metadata.engines import ENGINE
+    from peacefs.coordinator.metadata.sqlite import backup
+    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
 
     with transfer_progress() as progress:
-        restored = ENGINE.restore(
-            file, directory, progress.reach, random.SystemRandom(), replace=force, with_log=with_log
+        restored = backup.restore(
+            file, directory / STORE_NAME, progress.reach, random.SystemRandom(), replace=force, with_log=with_log
         )
     if with_log:
         _say(f"{restored.replayed} commits after the backup were taken from the log")
@@ -122,22 +124,23 @@ def restore(
     _say("restored; data that was written after the backup stays on the datanodes until `release-floor`")
 
 
-@metadata.command()
-def check(directory: Directory) -> None:
+@metadata.command("check")
+def check_metadata(directory: Directory) -> None:
     """Check the metadata in DIR.
 
     Every page, then the invariants of names, files and chunks. The coordinator may run. Exit status 1 when
     something is wrong.
     """
     from peacefs.client.command_line.progress import transfer_progress
-    from peacefs.coordinator.metadata.engines import ENGINE
+    from peacefs.coordinator.metadata.sqlite.check import check
+    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
 
     with transfer_progress() as progress:
 
         def begun(name: str, number: int, steps: int) -> None:
             progress.name(f"{number}/{steps} {name}")
 
-        findings = ENGINE.check(directory, begun)
+        findings = check(directory / STORE_NAME, begun)
     for problem in findings.problems:
         typer.echo(f"WRONG {problem.name}: {problem.found} times not, as in {'; '.join(problem.examples)}")
     if findings.files is not None:
@@ -178,9 +181,10 @@ def accept_loss(
 
 
 def _accept_in(directory: Path) -> None:
-    from peacefs.coordinator.metadata.engines import ENGINE
+    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
+    from peacefs.coordinator.metadata.sqlite.lost_commits import accept
 
-    accepted = ENGINE.accept_loss(directory, random.SystemRandom())
+    accepted = accept(directory / STORE_NAME, random.SystemRandom())
     if accepted is None:
         _say("nothing is missing; nothing was changed")
         return
@@ -219,11 +223,12 @@ def leave_journal(
     The coordinator must not run. For a cluster that goes on with one coordinator: the one that led last. What the
     others and the journal have besides is given up.
     """
-    from peacefs.coordinator.metadata.engines import ENGINE
+    from peacefs.coordinator.metadata.sqlite import exact_copies
+    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
 
     if not yes:
         typer.confirm("Has this coordinator led last, and does no other one run? Go on?", abort=True, err=True)
-    if ENGINE.leave_journal(directory):
+    if exact_copies.leave_journal(directory / STORE_NAME):
         _say(f"{directory} follows no journal any more: start its coordinator without --journal")
     else:
         _say(f"{directory} follows no journal; nothing was changed")

@@ -42,7 +42,6 @@ class KilledLeader:
         metadata.follow("one")
         writer.take(0, 1)
         metadata.begin_epoch()
-        metadata.tend(idle=True)
         for number in range(_NAMES):
             self.before_the_last = image_of(store)
             make_directory(metadata, f"/{number:02}")

@@ -14,11 +14,12 @@ from peacefs.coordinator.failover.joining import Joining
 from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, Mishap
 from peacefs.coordinator.journal.port import JournalIdentity, Member
 from peacefs.coordinator.journal.writer import JournalWriter, content_of
-from peacefs.coordinator.metadata.engines import ENGINE
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.journal_chain import JournalDiffers
 from peacefs.coordinator.metadata.log.entry import checksum_of
+from peacefs.coordinator.metadata.sqlite import backup, exact_copies
 from peacefs.coordinator.metadata.sqlite.connections import StoresDiffer
+from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.coordinator.metadata.tables import INODE
 from peacefs.coordinator.namespace import operations as namespace
@@ -28,9 +29,9 @@ from peacefs.protocol.errors import PeerRefused, StartupError
 NOW_S = time.monotonic()
 
 
-def opening(directory: Path) -> Callable[[JournalWriter], Metadata]:
-    """Return what opens the store of a directory to follow a journal."""
-    return lambda writer: ENGINE.open(directory, owner="root", journal=writer)
+def opening(store: Path) -> Callable[[JournalWriter], Metadata]:
+    """Return what opens a store to follow a journal."""
+    return lambda writer: open_store(store, owner="root", journal=writer)
 
 
 class Cluster:
@@ -48,14 +49,16 @@ class Cluster:
         path.mkdir(exist_ok=True)
         return path
 
+    def store(self, name: str) -> Path:
+        return self.directory(name) / "metadata.sqlite"
+
     def join(self, name: str, mishap: Callable[[str], Mishap] = lambda call: Mishap.NONE) -> Metadata:
         journal = JournalInMemory(self.server, mishap)
         joining = Joining(
-            ENGINE,
-            self.directory(name),
+            self.store(name),
             JournalWriter(journal),
             Member(name),
-            opening(self.directory(name)),
+            opening(self.store(name)),
             self,
             sleep=self._wait,
         )
@@ -72,14 +75,14 @@ class Cluster:
         """Find the leader, and be believed."""
 
     def copy(self, leader: Member, cluster: str, target: Path) -> None:
-        with ENGINE.exact_copy(self.directory(leader.name)) as copy:
+        with exact_copies.make(self.store(leader.name)) as copy:
             target.write_bytes(copy.read())
 
     def lead(self, name: str) -> Metadata:
         """Have a coordinator join and lead, as the failover would."""
         journal = JournalInMemory(self.server)
         writer = JournalWriter(journal)
-        joining = Joining(ENGINE, self.directory(name), writer, Member(name), opening(self.directory(name)), self)
+        joining = Joining(self.store(name), writer, Member(name), opening(self.store(name)), self)
         metadata = joining.join().metadata
         assert journal.campaign(Member(name), 60)
         epoch = journal.epoch()
@@ -146,7 +149,7 @@ def test_journal_that_was_begun_halfway_is_begun_again(cluster: Cluster) -> None
 
 def test_store_of_another_cluster_is_refused(cluster: Cluster) -> None:
     cluster.server.identity = JournalIdentity("another", "its journal")
-    ENGINE.open(cluster.directory("a"), owner="root").close()
+    open_store(cluster.store("a"), owner="root").close()
     with pytest.raises(StartupError, match="belongs to cluster another"):
         cluster.join("a")
 
@@ -155,9 +158,9 @@ def test_store_that_has_a_journal_is_refused_without_it_until_it_has_left(cluste
     make_directory(cluster.lead("a"), "/kept")
     cluster.close()
     with pytest.raises(StartupError, match="leave-journal"):
-        ENGINE.open(cluster.directory("a"), owner="root")
-    assert ENGINE.leave_journal(cluster.directory("a"))
-    metadata = ENGINE.open(cluster.directory("a"), owner="root")
+        open_store(cluster.store("a"), owner="root")
+    assert exact_copies.leave_journal(cluster.store("a"))
+    metadata = open_store(cluster.store("a"), owner="root")
     assert names(metadata) == ["kept"]
     metadata.close()
     # And it does not come back as if nothing had happened.
@@ -167,10 +170,10 @@ def test_store_that_has_a_journal_is_refused_without_it_until_it_has_left(cluste
 
 def test_restored_backup_beside_a_living_journal_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     make_directory(cluster.lead("a"), "/kept")
-    ENGINE.back_up(cluster.directory("a"), tmp_path / "backup", lambda done, total: None)
+    backup.back_up(cluster.store("a"), tmp_path / "backup", lambda done, total: None)
     cluster.close()
-    ENGINE.restore(
-        tmp_path / "backup", cluster.directory("a"), lambda done, total: None, random.Random(1), replace=True
+    backup.restore(
+        tmp_path / "backup", cluster.store("a"), lambda done, total: None, random.Random(1), replace=True
     )
     with pytest.raises(StartupError, match="it was restored"):
         cluster.join("a")
@@ -189,11 +192,10 @@ def test_coordinator_with_another_secret_than_the_leader_is_refused_before_it_co
 
     def join() -> None:
         Joining(
-            ENGINE,
-            cluster.directory("b"),
+            cluster.store("b"),
             JournalWriter(journal),
             Member("b"),
-            opening(cluster.directory("b")),
+            opening(cluster.store("b")),
             Refusing(),
         ).join()
 
@@ -288,8 +290,8 @@ def test_standby_that_differs_is_refused_at_each_start_and_the_leader_shows_why(
     (shown,) = JournalInMemory(cluster.server).standings()
     assert shown.member == Member("b") and "after entry 5 of the journal" in shown.problem and not shown.is_warm
     # The other case: the operator finds that the leader's is the damaged one, and has this store go on alone.
-    assert ENGINE.leave_journal(cluster.directory("b"))
-    alone = ENGINE.open(cluster.directory("b"), owner="root")
+    assert exact_copies.leave_journal(cluster.store("b"))
+    alone = open_store(cluster.store("b"), owner="root")
     assert names(alone) == sorted(["d", *map(str, range(20))])
     alone.close()
 

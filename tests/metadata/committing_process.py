@@ -10,6 +10,7 @@ from pathlib import Path
 
 from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer, metadata_tend_interval_s
 from peacefs.coordinator.metadata.model import RenameMode
+from peacefs.coordinator.metadata.sqlite import file_image
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
@@ -41,7 +42,9 @@ async def work(commits: Commits, epoch: int, worker: int) -> None:
 
 async def serve(store: Path) -> None:
     """Commit as the coordinator does, with a thread for the log and a process for the image."""
-    metadata = open_store(store, owner="root", has_process="process" in sys.argv)
+    # So that the process takes part.
+    file_image.image_entries_behind_max = 20  # type: ignore[misc]
+    metadata = open_store(store, owner="root")
     epoch = metadata.begin_epoch()
     loop = asyncio.get_running_loop()
     writer = Writer(loop.call_soon_threadsafe)

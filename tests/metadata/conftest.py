@@ -265,7 +265,7 @@ def forget_all_the_time(metadata: MetadataInMemory) -> None:
     rows = metadata.rows
     for cache in (rows.inodes, rows.names, rows.groups, rows.places, rows.single):
         cache._weight_max = 1  # type: ignore[attr-defined]
-    metadata.keeper._waiting_max = 4
+    metadata.keeper.waiting_max = 4
 
 
 def space_in_memory() -> Space:

@@ -208,7 +208,7 @@ segments.log_segment_bytes = 1 << 18
 metadata = open_store(Path(sys.argv[1]) / "metadata.sqlite", owner="root")
 metadata.begin_epoch()
 done = refused = 0
-for number in range(4000):
+for number in range(20_000):
     try:
         path = parse_path(f"/{number:0200}")
         run_now(metadata, lambda tx: namespace.mkdirs(tx, path, "ann", 0o755, 1))
@@ -239,7 +239,7 @@ def test_a_real_disk_that_is_full_refuses_and_keeps_what_it_told(tmp_path: Path)
     if "unshare" in made.stderr or "mount:" in made.stderr:
         pytest.skip("no mount namespaces here")
     done, refused, seen = map(int, made.stdout.split())
-    assert refused == 3 and done == seen and 100 < done < 4000
+    assert refused == 3 and done == seen and 100 < done < 20_000
     metadata = open_store(kept / "metadata.sqlite", owner="root")
     assert len(metadata.reader().names_after(1, "", 10_000)) == done
     metadata.close()

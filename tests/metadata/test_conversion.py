@@ -24,7 +24,7 @@ _NAMES = [f"{number:02}" for number in range(20)]
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """Make a store of the previous release: schema 17, without a log of ours."""
+    """Make a store of the previous release: schema 16, without a digest and a log of ours."""
     (tmp_path / "old").mkdir()
     store = tmp_path / "old" / "metadata.sqlite"
     metadata = open_store(store, owner="root")
@@ -35,7 +35,8 @@ def old(tmp_path: Path) -> Path:
         segment.unlink()
     with contextlib.closing(connect(store)) as connection:
         connection.execute(
-            "BEGIN IMMEDIATE; DELETE FROM meta WHERE key LIKE 'log_%'; PRAGMA user_version = 17; COMMIT"
+            "BEGIN IMMEDIATE; DELETE FROM meta WHERE key LIKE 'log_%' OR key = 'digest'; "
+            "PRAGMA user_version = 16; COMMIT"
         )
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return store
@@ -52,9 +53,9 @@ def names(store: Path) -> list[str]:
 
 def test_store_of_the_release_before_is_converted_and_a_copy_is_kept(old: Path) -> None:
     assert names(old) == _NAMES
-    kept = old.with_name("metadata.sqlite.schema-17")
+    kept = old.with_name("metadata.sqlite.schema-16")
     with contextlib.closing(sqlite3.connect(kept)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (17,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (16,)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         found = connection.execute("SELECT name FROM entry WHERE parent = 1 ORDER BY name").fetchall()
     assert [name for (name,) in found] == _NAMES
@@ -79,10 +80,10 @@ def test_conversion_that_was_cut_short_is_done_again(old: Path, monkeypatch: pyt
             patched.setattr(metadata_store.metadata_file, "sync", kill)
         with pytest.raises(Killed):
             open_store(old, owner="root")
-    old.with_name("metadata.sqlite.schema-17.part").write_bytes(b"half a copy")
+    old.with_name("metadata.sqlite.schema-16.part").write_bytes(b"half a copy")
     assert names(old) == _NAMES
-    assert not old.with_name("metadata.sqlite.schema-17.part").exists()
-    assert old.with_name("metadata.sqlite.schema-17").exists()
+    assert not old.with_name("metadata.sqlite.schema-16.part").exists()
+    assert old.with_name("metadata.sqlite.schema-16").exists()
 
 
 def test_copy_that_is_put_back_is_not_mixed_with_the_log_of_the_time_after(old: Path) -> None:
@@ -93,7 +94,7 @@ def test_copy_that_is_put_back_is_not_mixed_with_the_log_of_the_time_after(old: 
     metadata.close()
     for ending in (".sums", ".commits", "-wal.sums"):
         old.with_name(old.name + ending).unlink(missing_ok=True)
-    kept = old.with_name("metadata.sqlite.schema-17")
+    kept = old.with_name("metadata.sqlite.schema-16")
     old.write_bytes(kept.read_bytes())
     with pytest.raises(StartupError, match=r"metadata\.sqlite\.log-0+1 .* move it away"):
         open_store(old, owner="root")

@@ -13,7 +13,7 @@ from support.waiting import wait_until
 
 from benchmarks.processor_time import children_of
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite import process_image
+from peacefs.coordinator.metadata.sqlite import file_image
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.coordinator.namespace import operations as namespace
@@ -48,10 +48,10 @@ def _names_after_a_turn(metadata: Metadata, store: Path) -> list[str]:
 def test_process_of_the_image_that_is_killed_is_started_again_and_misses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_image, "image_entries_behind_max", 3)
-    monkeypatch.setattr(process_image, "image_restart_pause_s", 0.0)
+    monkeypatch.setattr(file_image, "image_entries_behind_max", 3)
+    monkeypatch.setattr(file_image, "image_restart_pause_s", 0.0)
     store = tmp_path / "metadata.sqlite"
-    metadata = open_store(store, owner="root", has_process=True)
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     before = set(children_of(os.getpid()))
     made: list[str] = []
@@ -70,7 +70,7 @@ def test_process_of_the_image_that_is_killed_is_started_again_and_misses_nothing
         _make(metadata, parse_path(f"/{made[-1]}"))
     metadata.close()
     assert _names_in(store) == made
-    again = open_store(store, owner="root", has_process=True)
+    again = open_store(store, owner="root")
     assert [entry.name for entry in namespace.list_page(again.reader(), parse_path("/")).entries] == made
     again.close()
 
@@ -79,10 +79,10 @@ def test_process_of_the_image_that_is_killed_is_started_again_and_misses_nothing
 def test_process_of_the_image_that_dies_whenever_it_is_started_stops_the_coordinator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_image, "image_entries_behind_max", 1)
-    monkeypatch.setattr(process_image, "image_restart_pause_s", 0.0)
+    monkeypatch.setattr(file_image, "image_entries_behind_max", 1)
+    monkeypatch.setattr(file_image, "image_restart_pause_s", 0.0)
     store = tmp_path / "metadata.sqlite"
-    metadata = open_store(store, owner="root", has_process=True)
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     with monkeypatch.context() as broken:
         broken.setattr(sys, "executable", "/bin/false")
@@ -91,7 +91,7 @@ def test_process_of_the_image_that_dies_whenever_it_is_started_stops_the_coordin
     with pytest.raises(MetadataFault):
         _make(metadata, parse_path("/late"))
     metadata.close()
-    again = open_store(store, owner="root", has_process=True)
+    again = open_store(store, owner="root")
     assert [entry.name for entry in namespace.list_page(again.reader(), parse_path("/")).entries] == ["kept"]
     again.close()
 

@@ -9,7 +9,7 @@ import pytest
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite import check as metadata_check
 from peacefs.coordinator.metadata.sqlite import file as metadata_file
-from peacefs.coordinator.metadata.sqlite import image, inline_image
+from peacefs.coordinator.metadata.sqlite import image
 from peacefs.coordinator.metadata.sqlite.backup import copy
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.store import Metadata
@@ -31,15 +31,16 @@ def test_log_of_sqlite_begins_anew_however_long_commits_follow_one_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image, "_CHECKPOINT_PAGES", _PAGES)
-    monkeypatch.setattr(inline_image.InlineImage.__init__, "__kwdefaults__", {"store": None, "waiting_max": 5})
     store = tmp_path / "metadata.sqlite"
     metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     for turn in range(10):
-        make(metadata, 20, f"/{turn}")
+        for number in range(4):
+            make(metadata, 5, f"/{turn}/{number}")
+            metadata.catch_up()
         # Plus the pages of one transaction.
         assert store.with_name(store.name + "-wal").stat().st_size < 2 * _PAGES * _PAGE_BYTES
-    assert metadata.rows.changes_waiting <= 5
+    assert metadata.rows.changes_waiting == 0
     metadata.close()
 
 

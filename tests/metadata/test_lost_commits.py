@@ -334,16 +334,15 @@ def test_check_and_backup_say_that_commits_are_missing(killed: Killed, tmp_path:
 # -- how long the log alone holds commits ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("has_process", [False, True], ids=["thread", "process"])
 def test_log_of_an_idle_coordinator_is_brought_to_the_image_and_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_process: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("peacefs.coordinator.metadata.log.segments.log_segment_bytes", 3000)
     monkeypatch.setattr("peacefs.coordinator.metadata.store.log_kept_bytes", 0)
-    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.process_image.image_entries_behind_max", 5)
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.file_image.image_entries_behind_max", 5)
     (tmp_path / "live").mkdir()
     store = tmp_path / "live" / "metadata.sqlite"
-    metadata = open_store(store, owner="root", has_process=has_process)
+    metadata = open_store(store, owner="root")
     metadata.begin_epoch()
     space = Space.__new__(Space)
     space.metadata, space.now_ms = metadata, 0  # type: ignore[assignment]

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from peacefs.coordinator.metadata.sqlite.schema import MIGRATIONS, migrate
+from peacefs.coordinator.metadata.sqlite.schema import OLDEST_SCHEMA, SCHEMA, migrate
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import epoch_of
@@ -136,7 +136,13 @@ def drop_the_root(path: Path) -> None:
 
 def make_it_of_the_future(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    connection.close()
+
+
+def make_it_older_than_the_first_release(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {OLDEST_SCHEMA - 1}")
     connection.close()
 
 
@@ -158,6 +164,7 @@ def lose_all_but_the_log(path: Path) -> None:
         (put_another_database_there, "an SQLite file, but not peacefs metadata"),
         (drop_the_root, "page 38 is not what was written, and its rows are not those that were committed"),
         (make_it_of_the_future, r"newer peacefs: its schema is \d+, this one knows \d+"),
+        (make_it_older_than_the_first_release, "written before peacefs 0.1.0"),
         (lose_all_but_the_log, "the metadata was lost"),
     ],
 )
@@ -183,7 +190,7 @@ def test_commits_in_the_log_are_kept_when_the_file_is_refused(
     killed = copy_as_killed(path, tmp_path / "killed")
     if damage is make_it_of_the_future:
         data = bytearray(killed.read_bytes())
-        data[63] = len(MIGRATIONS) + 1
+        data[63] = SCHEMA + 1
         killed.write_bytes(data)
     else:
         damage(killed)
@@ -256,13 +263,13 @@ def test_the_floor_rises_is_kept_and_can_be_held_for_good(path: Path) -> None:
 
 
 def test_an_older_schema_is_brought_up_to_date_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = [("CREATE TABLE a (x)",), ("CREATE TABLE b (x)", "INSERT INTO a VALUES (1)")]
+    first, second = ("CREATE TABLE a (x)",), ("CREATE TABLE b (x)", "INSERT INTO a VALUES (1)")
     connection = apsw.Connection(":memory:")
-    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", tuple(steps[:1]))
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", {5: first})
     migrate(connection)
-    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", tuple(steps))
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", {5: first, 6: second})
     migrate(connection)
     migrate(connection)
     assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
-    assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (6,)
     connection.close()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import apsw
 import pytest
 
 from peacefs.client.limits import client_answer_timeout_s, client_retry_s
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.sqlite.schema import MIGRATIONS, migrate
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace.operations import mkdirs
@@ -122,17 +120,6 @@ def test_retry_cache_drops_the_oldest_replies_unless_they_are_young(
 
 def test_answers_are_kept_for_longer_than_any_client_goes_on_asking() -> None:
     assert request_memory_crowded_s > 2 * (client_retry_s + client_answer_timeout_s)
-
-
-def test_answers_that_do_not_say_what_was_asked_go_with_the_migration(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = apsw.Connection(":memory:")
-    telling = next(n for n, statements in enumerate(MIGRATIONS) if "DELETE FROM request" in statements[0])
-    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", MIGRATIONS[:telling])
-    migrate(connection)
-    connection.execute("INSERT INTO request VALUES (1, 'concat', x'', 5), (2, 'create', x'00', 5)")
-    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", MIGRATIONS)
-    migrate(connection)
-    assert connection.execute("SELECT request FROM request").fetchall() == [("create",)]
 
 
 def test_ids_of_one_time_lie_together_and_none_is_drawn_twice() -> None:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.coordinator.metadata.model import RecordedRun
-from peacefs.coordinator.metadata.sqlite.check import check_tables
+from peacefs.coordinator.metadata.sqlite.check import check
+from peacefs.coordinator.metadata.sqlite.file import change_rows
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import query_runs as runs
 from peacefs.coordinator.namespace.paths import parse_path
@@ -182,11 +183,11 @@ def test_runs_survive_a_restart_and_fit_the_rest(tmp_path: Path) -> None:
     space = Space(metadata)
     refused(lambda: space.mkdirs(f"{first}/state"))
     assert space.mkdirs(f"{second}/state")
-    assert check_tables(metadata.imaged(), lambda *_: None).problems == []
-    space.sql("UPDATE run SET directory = 999")
-    problems = check_tables(metadata.imaged(), lambda *_: None).problems
-    assert [problem.name for problem in problems] == ["a run is of a directory"]
     metadata.close()
+    assert check(tmp_path / "store", lambda *_: None).problems == []
+    change_rows(tmp_path / "store", [("UPDATE run SET directory = 999", ())])
+    problems = check(tmp_path / "store", lambda *_: None).problems
+    assert [problem.name for problem in problems] == ["a run is of a directory"]
 
 
 def test_a_run_is_of_a_directory_that_is_there(space: Space, root: str) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from peacefs.coordinator.metadata.log.entry import decode_content
 from peacefs.coordinator.metadata.model import RenameMode
-from peacefs.coordinator.metadata.sqlite.schema import APPLICATION_ID, META_KEYS, MIGRATIONS
-from peacefs.coordinator.metadata.sqlite.store import open_store
-from peacefs.coordinator.metadata.tables import LIVE, META, SNAPSHOT
+from peacefs.coordinator.metadata.tables import META, SNAPSHOT
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.paths import parse_path
@@ -254,24 +249,3 @@ def test_a_snapshot_is_renamed(grown: Space) -> None:
 
 def test_a_name_from_the_clock_is_hdfss() -> None:
     assert snapshots.default_name(1_700_000_000_042) == "s20231114-221320.042"
-
-
-def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = tmp_path / "metadata.sqlite"
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
-        old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        for statement in MIGRATIONS[0]:
-            old.execute(statement)
-        old.executemany("INSERT INTO meta VALUES (?, 0)", [(key,) for key in META_KEYS])
-        old.execute("INSERT INTO inode VALUES (1, ?, 0, 1, ?, 'root', 'root', 0, 0, 0, 0, 0)", (LIVE, 0o755))
-        old.execute("PRAGMA user_version = 1")
-    metadata = open_store(path, owner="root")
-    metadata.begin_epoch()
-    space = Space(metadata)
-    assert space.status("/").permission == 0o1777
-    space.create("/f", 1)
-    space.allow_snapshots("/")
-    space.take_snapshot("/", "s")
-    assert space.delete("/f").freed == []
-    assert space.names("/.snapshot/s") == ["f"]
-    metadata.close()

@@ -20,7 +20,7 @@ from peacefs.coordinator.journal.port import Member
 from peacefs.coordinator.metadata.epochs import Begun
 from peacefs.coordinator.metadata.journal_chain import Touched
 from peacefs.coordinator.metadata.sqlite.image import ImageWriter
-from peacefs.coordinator.metadata.sqlite.inline_image import InlineImage
+from peacefs.coordinator.metadata.sqlite.memory_image import MemoryImage
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
 from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.rpc.dispatch import CALLS_OF_CLIENTS, is_read
@@ -65,7 +65,7 @@ class FailoverCoordinator(SimulatedCoordinator):
     def new_image(self) -> apsw.Connection:
         return store_in_memory(cluster_id="one").image
 
-    def open_metadata(self, keeper: Callable[[ImageWriter], InlineImage]) -> MetadataInMemory:
+    def open_metadata(self, keeper: Callable[[ImageWriter], MemoryImage]) -> MetadataInMemory:
         story, world = self.story, self.world
         journal = story.journal_class(
             story.server, self._mishap, lambda arrive: world.later(world.random.uniform(0.01, 4.0), arrive)

@@ -55,7 +55,7 @@ from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.log.segments import LogFull
 from peacefs.coordinator.metadata.model import InodeKind, RenameMode
 from peacefs.coordinator.metadata.sqlite.image import ImageWriter
-from peacefs.coordinator.metadata.sqlite.inline_image import InlineImage
+from peacefs.coordinator.metadata.sqlite.memory_image import MemoryImage
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
 from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.namespace.permissions import Callers
@@ -183,7 +183,7 @@ class SimulatedCoordinator:
         world.spawn(self.node, "comparing replicas", self._keep_comparing(), is_vital=True)
         self._keep_image(writer, self.commits)
 
-    def open_metadata(self, keeper: Callable[[ImageWriter], InlineImage]) -> MetadataInMemory:
+    def open_metadata(self, keeper: Callable[[ImageWriter], MemoryImage]) -> MetadataInMemory:
         return MetadataInMemory(self.image, self.log, keeper=keeper)
 
     def reaches_journal(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -9,7 +10,9 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from peacefs.coordinator.background.epoch_floor import EpochService
-from peacefs.coordinator.metadata.backup import BackupMaker
+
+#: Returns the size of a copy of the metadata, and its blocks.
+MakeBackup = Callable[[], Awaitable[tuple[int, AsyncIterator[bytes]]]]
 
 
 class ReleasedGcFloor(BaseModel):
@@ -26,13 +29,13 @@ class AcceptedLoss(BaseModel):
     accepted: bool
 
 
-def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochService, for_superusers: Any) -> None:
+def add_metadata_routes(app: FastAPI, make_copy: MakeBackup, epochs: EpochService, for_superusers: Any) -> None:
     @app.post("/v1/metadata/backup", response_class=StreamingResponse, dependencies=[for_superusers])
     async def make_backup() -> StreamingResponse:
         """Return a copy of the current metadata, as a complete SQLite store."""
-        copied = await backup.make()
+        size, blocks = await make_copy()
         return StreamingResponse(
-            copied.blocks(), media_type="application/vnd.sqlite3", headers={"content-length": str(copied.size)}
+            blocks, media_type="application/vnd.sqlite3", headers={"content-length": str(size)}
         )
 
     @app.post("/v1/metadata/release-floor", dependencies=[for_superusers])

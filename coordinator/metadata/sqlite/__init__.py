@@ -1,5 +1,4 @@
 """The image of the metadata in SQLite: schema, writing, reading, checks and backups.
 
-Begin with `store.py`. `engine.py` is the interface for other packages. Only `metadata.engines` imports it, for the
-service and the commands; all other code uses `metadata.store`.
+Begin with `store.py`. Only the service, failover and the commands import it; all other code uses `metadata.store`.
 """

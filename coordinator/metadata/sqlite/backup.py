@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import BinaryIO, Final, NamedTuple
 
 import apsw
 
 from peacefs.coordinator.limits import restore_epoch_jump_max
-from peacefs.coordinator.metadata.engine import Progress, Restored
 from peacefs.coordinator.metadata.log.segments import LogDamaged, list_segments
 from peacefs.coordinator.metadata.reader import GC_FLOOR_HELD
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
@@ -37,6 +36,20 @@ from .store_place import StorePlace
 # A backup copies this much at once, then pauses: 1 MiB, which the disk has written before a commit misses it.
 backup_pages_per_step: Final = 256
 backup_pause_s: Final = 0.002
+
+#: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
+Progress = Callable[[int, int], None]
+
+
+class Restored(NamedTuple):
+    """The outcome of a restore: the new epoch of the store, and the path of the former store, if there was one.
+
+    `replayed` is the number of commits after the backup that were taken from the log.
+    """
+
+    epoch: int
+    replaced: Path | None
+    replayed: int
 
 
 _HELD_FLOOR = (("UPDATE meta SET value = ? WHERE key = 'floor_held'", (GC_FLOOR_HELD,)),)
@@ -105,6 +118,19 @@ def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = Fals
         _alter(target, [] if is_exact else _HELD_FLOOR)
     except (apsw.Error, DamagedPage, LogDamaged) as error:
         raise PeacefsError(f"cannot copy the metadata to {target}: {error}") from None
+
+
+def nameless_copy(store: Path, ending: str, progress: Progress, *, is_exact: bool = False) -> BinaryIO:
+    """Return a file without a name that has a copy of a store. Raises PeacefsError."""
+    copying = store.with_name(store.name + ending)
+    try:
+        copy(store, copying, progress, is_exact=is_exact)
+        return copying.open("rb")
+    except OSError as error:
+        raise PeacefsError(f"cannot copy the metadata: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            copying.unlink(missing_ok=True)
 
 
 def _alter(copied: Path, statements: Sequence[tuple[str, tuple[int, ...]]]) -> None:
@@ -185,7 +211,7 @@ def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:
     changes: list[tuple[str, tuple[int, ...]]] = [
         ("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,)),
         ("UPDATE meta SET value = max(value, ?) WHERE key = 'last_tx'", (first_of_epoch(epoch),)),
-        # A restored store goes another way than the journal did; one of an earlier version has no such row.
+        # A restored store goes another way than the journal did.
         ("UPDATE meta SET value = '' WHERE key = 'journal'", ()),
         ("UPDATE meta SET value = 0 WHERE key = 'journal_number'", ()),
         (f"DELETE FROM meta WHERE key = '{DIFFERS_KEY}'", ()),

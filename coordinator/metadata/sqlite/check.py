@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import apsw
 
-from peacefs.coordinator.metadata.engine import Findings, Problem
 from peacefs.coordinator.metadata.model import ROOT
 from peacefs.coordinator.metadata.tables import DIRECTORY_KIND, FILE_KIND, LIVE
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
@@ -24,6 +24,29 @@ from .connections import DamagedPage, connect_read_only
 from .log_state import numbers_of
 
 check_examples_max: Final = 5
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A broken invariant: how often it is broken, and some examples."""
+
+    name: str
+    found: int
+    examples: list[str]
+
+
+@dataclass
+class Findings:
+    """The findings of a check. `files`, `directories` and `chunks` are None when the store cannot be trusted.
+
+    They leave out the last `commits_behind` commits, which the log has and the image does not have yet.
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    files: int | None = None
+    directories: int | None = None
+    chunks: int | None = None
+    commits_behind: int = 0
 
 
 class _Invariant(NamedTuple):
@@ -144,13 +167,6 @@ _INVARIANTS = (
 )
 
 
-# A store that has not been opened since there are snapshots, quotas, runs or attributes, lacks these.
-_LATER_TABLES = (
-    ("staged", "inode INTEGER PRIMARY KEY"),
-    ("quota", "directory INTEGER, names_max INTEGER, bytes_max INTEGER, names INTEGER, bytes INTEGER"),
-    ("run", "directory INTEGER, user TEXT"),
-    ("attribute", "inode INTEGER, name TEXT, to_tx INTEGER"),
-)
 _STEPS = len(_INVARIANTS) + 3
 
 
@@ -168,9 +184,6 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
             return findings
         loss = lost_commits.find_behind_record(path)
         try:
-            for name, columns in _LATER_TABLES:
-                if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone():
-                    connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
             connection.execute("BEGIN")
             begun("rows and their digest", 2, _STEPS)
             fault = row_digest.difference(connection)

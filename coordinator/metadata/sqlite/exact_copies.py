@@ -14,24 +14,17 @@ from peacefs.coordinator.metadata.log.segments import LogDamaged
 from peacefs.protocol.errors import PeacefsError, StartupError
 
 from . import file as metadata_file
-from .backup import copy, set_aside
-from .connections import StoresDiffer, connect, connect_read_only
-from .log_state import apply_log
+from .backup import nameless_copy, set_aside
+from .connections import StoresDiffer, connect
+from .log_state import apply_log, numbers_of
 from .row_digest import DIFFERS_KEY
 from .store_place import StorePlace
 
 
 def make(store: Path) -> BinaryIO:
     """Return a file without a name with a copy of a store that this process has open. Raises PeacefsError."""
-    copying = store.with_name(f"{store.name}.joining-{os.getpid()}-{os.urandom(4).hex()}")
-    try:
-        copy(store, copying, lambda done, total: None, is_exact=True)
-        return copying.open("rb")
-    except OSError as error:
-        raise PeacefsError(f"cannot copy the metadata: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            copying.unlink(missing_ok=True)
+    ending = f".joining-{os.getpid()}-{os.urandom(4).hex()}"
+    return nameless_copy(store, ending, lambda done, total: None, is_exact=True)
 
 
 @contextlib.contextmanager
@@ -67,8 +60,7 @@ def leave_journal(store: Path) -> bool:
             raise StartupError(f"{store} is not there")
         metadata_file.verify(store)
         metadata_file.provide_sums(store)
-        with contextlib.closing(connect_read_only(store)) as connection:
-            followed = connection.execute("SELECT 1 FROM meta WHERE key = 'journal' AND value != ''").fetchone()
+        followed = numbers_of(store).journal
         with contextlib.closing(connect(store)) as connection:
             with contextlib.suppress(StoresDiffer):
                 apply_log(store, connection)
@@ -82,7 +74,7 @@ def leave_journal(store: Path) -> bool:
                 ("DELETE FROM meta WHERE key = ?", (DIFFERS_KEY,)),
             ],
         )
-        return followed is not None
+        return bool(followed)
     except (apsw.Error, LogDamaged) as error:
         raise StartupError(f"cannot write {store}: {error}") from None
     finally:

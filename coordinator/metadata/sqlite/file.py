@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +23,8 @@ from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
 
 from . import commit_record, page_sums, row_digest
-from .connections import connect, connect_past_sums, connect_plain, connect_read_only
-from .schema import APPLICATION_ID, META_KEYS, MIGRATIONS, fill, migrate, schema_version
+from .connections import connect, connect_past_sums, connect_plain
+from .schema import APPLICATION_ID, META_KEYS, OLDEST_SCHEMA, SCHEMA, fill, migrate, schema_version
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -71,6 +72,21 @@ def restoring(path: Path) -> Path:
     short.
     """
     return path.with_name(path.name + ".restoring")
+
+
+def room_bytes(directory: Path) -> int:
+    """Return what the file system of a directory has left."""
+    return shutil.disk_usage(directory).free
+
+
+def size_bytes(path: Path) -> int:
+    """Return the size of a store with its logs."""
+    found = 0
+    for file in (path, path.with_name(path.name + "-wal"), *(segment for _, segment in list_segments(path))):
+        # Segments and SQLite's log come and go.
+        with contextlib.suppress(FileNotFoundError):
+            found += file.stat().st_size
+    return found
 
 
 def sync(path: Path, flags: int) -> None:
@@ -176,26 +192,19 @@ def verify_identity(path: Path, advice: str = _ADVICE) -> None:
         raise StartupError(f"{path} is damaged ({error}). {advice}") from None
 
 
-def refuse_follower(path: Path) -> None:
-    """Raise StartupError for a store that follows a journal: without it, it may lack what was acknowledged."""
-    with contextlib.closing(connect_read_only(path)) as connection:
-        row = connection.execute("SELECT value FROM meta WHERE key = 'journal'").fetchone()
-    if row is not None and row[0]:
-        raise StartupError(
-            f"{path} follows a journal: start with the same --journal. To go on without it, once no other "
-            "coordinator of its cluster runs and this one has led: "
-            f"`peacefs metadata leave-journal --dir {path.parent}`"
-        )
-
-
 def _verify_identity(path: Path, connection: apsw.Connection, advice: str) -> None:
     if connection.execute("PRAGMA application_id").get != APPLICATION_ID:
         raise StartupError(f"{path} is an SQLite file, but not peacefs metadata. {advice}")
     version = schema_version(connection)
-    if version > len(MIGRATIONS):
+    if version > SCHEMA:
         raise StartupError(
-            f"{path} was written by a newer peacefs: its schema is {version}, this one knows {len(MIGRATIONS)}. "
+            f"{path} was written by a newer peacefs: its schema is {version}, this one knows {SCHEMA}. "
             "Nothing was changed. Start the newer peacefs, or restore a backup that was made before the upgrade"
+        )
+    if 0 < version < OLDEST_SCHEMA:
+        raise StartupError(
+            f"{path} was written before peacefs 0.1.0: its schema is {version}, the oldest that is read is "
+            f"{OLDEST_SCHEMA}. Nothing was changed. Start peacefs 0.1.0 with it first, or restore a later backup"
         )
     if version == 0:
         raise StartupError(f"{path} is damaged (it has no schema). {advice}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,7 @@ import apsw
 from peacefs.coordinator.metadata.log.entry import Content
 from peacefs.coordinator.metadata.tables import LIVE, META, TABLES, Row, Table
 
-from .connections import StoresDiffer, connect
+from .connections import DamagedPage, StoresDiffer, connect
 from .row_digest import DIFFERS_KEY, DIGEST_BYTES, DIGEST_KEY, RowDigest
 
 _CACHE_KIB = 64 * 1024
@@ -68,7 +69,10 @@ class ImageReader:
         return ImagePosition(meta["log_number"], int.from_bytes(meta["log_chain"], "big"))
 
     def close(self) -> None:
-        self._connection.close()
+        """Close the connection. SQLite copies its log into the file if this is the last one."""
+        with contextlib.suppress(DamagedPage):
+            # A damaged page is not copied.
+            self._connection.close()
 
 
 def _live(table: Table) -> str:

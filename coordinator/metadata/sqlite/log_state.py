@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -26,6 +26,8 @@ class StoreNumbers(NamedTuple):
     cluster_id: str
     tx: int
     epoch: int
+    #: The journal that the store follows, empty for none.
+    journal: str
     #: What is wrong with the log, None if it is sound.
     damage: str | None
     #: The commits that the log has and the image does not have yet.
@@ -46,7 +48,7 @@ def _look(store: Path) -> StoreNumbers:
     with contextlib.closing(connect_read_only(store)) as connection:
         meta = dict(connection.execute("SELECT key, value FROM meta"))
         if schema_version(connection) < IMAGE_SCHEMA:
-            return StoreNumbers(meta["cluster_id"], meta["last_tx"], meta["epoch"], None)
+            return _numbers(meta)
         position = Position(*ImageReader(connection).position())
     damage, behind = None, 0
     try:
@@ -57,7 +59,11 @@ def _look(store: Path) -> StoreNumbers:
                     meta[row[0]] = row[1]
     except LogDamaged as found:
         damage = str(found)
-    return StoreNumbers(meta["cluster_id"], meta["last_tx"], meta["epoch"], damage, behind)
+    return _numbers(meta, damage, behind)
+
+
+def _numbers(meta: dict[str, Any], damage: str | None = None, behind: int = 0) -> StoreNumbers:
+    return StoreNumbers(meta["cluster_id"], meta["last_tx"], meta["epoch"], meta["journal"], damage, behind)
 
 
 def apply_log(store: Path, connection: apsw.Connection, *, to_damage: bool = False) -> None:

@@ -11,11 +11,11 @@ import datetime
 import shutil
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import apsw
 
 from peacefs.coordinator.limits import restore_epoch_jump_max
-from peacefs.coordinator.metadata.engine import Accepted
 from peacefs.coordinator.metadata.log.segments import list_segments
 from peacefs.coordinator.metadata.reader import GC_FLOOR_HELD
 from peacefs.protocol.errors import StartupError
@@ -32,14 +32,31 @@ from .schema import IMAGE_SCHEMA, schema_version
 from .store_place import StorePlace
 
 
+class Accepted(NamedTuple):
+    """The loss in words, the epoch that the store has now, and where the damaged log was kept, if any."""
+
+    loss: str
+    epoch: int
+    log: Path | None
+
+
 def refuse(store: Path) -> None:
-    """Raise StartupError when the store, which nobody has open, lacks commits."""
+    """Raise StartupError if the store, which nobody has open, lacks commits.
+
+    Raises it, too, if the store follows a journal: without the journal it may lack acknowledged commits.
+    """
     loss = find(store)
     if loss is not None:
         raise StartupError(
             f"{store} has lost changes that were acknowledged: {loss}. Nothing was changed. Restore a backup "
             "(`peacefs metadata restore`); or go on without them "
             f"(`peacefs metadata accept-loss --dir {store.parent}`), which deletes nothing that datanodes hold"
+        )
+    if numbers_of(store).journal:
+        raise StartupError(
+            f"{store} follows a journal: start with the same --journal. To go on without it, once no other "
+            "coordinator of its cluster runs and this one has led: "
+            f"`peacefs metadata leave-journal --dir {store.parent}`"
         )
 
 

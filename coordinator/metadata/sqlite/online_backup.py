@@ -7,7 +7,6 @@ however the sending ends. One at a time: each takes as much room on the disk as 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import threading
@@ -17,25 +16,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from peacefs.coordinator.limits import backup_block_bytes
-from peacefs.protocol.errors import Overloaded, PeacefsError, ServiceUnready
+from peacefs.protocol.errors import Overloaded, ServiceUnready
 
-from .backup import copy
+from .backup import nameless_copy
 
 log = logging.getLogger("peacefs.coordinator")
-
-
-class Copied:
-    """A copy that is ready to be sent, of `size` bytes."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.size = os.fstat(file.fileno()).st_size
-
-    async def blocks(self) -> AsyncIterator[bytes]:
-        """All of it, once. Read on the loop: it was written just now and lies in memory."""
-        with self._file:
-            while block := self._file.read(backup_block_bytes):
-                yield block
 
 
 class OnlineBackup:
@@ -45,14 +30,18 @@ class OnlineBackup:
         self._store = store
         self._under_way = False
 
-    async def make(self) -> Copied:
-        """Raises Overloaded while another is being made, PeacefsError when the disk cannot take it."""
+    async def make(self) -> tuple[int, AsyncIterator[bytes]]:
+        """Return the size of a finished copy, and its blocks.
+
+        Raises Overloaded while another is being made, PeacefsError when the disk cannot take it.
+        """
         if self._under_way:
             raise Overloaded("a backup is being made already; try again")
         self._under_way = True
         given_up = threading.Event()
         try:
-            return Copied(await asyncio.to_thread(self._copy, given_up))
+            file = await asyncio.to_thread(self._copy, given_up)
+            return os.fstat(file.fileno()).st_size, _blocks(file)
         finally:
             given_up.set()
             self._under_way = False
@@ -62,16 +51,15 @@ class OnlineBackup:
             if given_up.is_set():
                 raise ServiceUnready("the coordinator is stopping")
 
-        copying = self._store.with_name(self._store.name + ".backup")
         started_s = time.monotonic()
-        try:
-            copy(self._store, copying, progress)
-            file = copying.open("rb")
-        except OSError as error:
-            raise PeacefsError(f"cannot make a backup: {error.strerror or error}") from None
-        finally:
-            with contextlib.suppress(OSError):
-                copying.unlink(missing_ok=True)
+        file = nameless_copy(self._store, ".backup", progress)
         taken_s = time.monotonic() - started_s
         log.info("a backup was made: %d bytes in %.1f s", os.fstat(file.fileno()).st_size, taken_s)
         return file
+
+
+async def _blocks(file: BinaryIO) -> AsyncIterator[bytes]:
+    """Yield a copy. It is read on the loop: it was written just now and lies in memory."""
+    with file:
+        while block := file.read(backup_block_bytes):
+            yield block

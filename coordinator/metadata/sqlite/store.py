@@ -14,7 +14,6 @@ import apsw
 
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import names_memory_bytes_default
-from peacefs.coordinator.metadata.image_port import ImageKeeper
 from peacefs.coordinator.metadata.log.entry import LogEntry, decode_content
 from peacefs.coordinator.metadata.log.memory import MemoryLog
 from peacefs.coordinator.metadata.log.segments import (
@@ -33,10 +32,9 @@ from . import connections, lost_commits, row_digest
 from . import file as metadata_file
 from .commit_record import Acknowledged, CommitRecord
 from .connections import connect_plain, connect_read_only
+from .file_image import FileImage
 from .image import ImagePosition, ImageReader, ImageWriter, connect_writer, differs_text
-from .inline_image import InlineImage
-from .page_sums import PageScrub
-from .process_image import ProcessImage
+from .memory_image import MemoryImage
 from .schema import IMAGE_SCHEMA, fill, migrate, schema_version
 from .store_place import StorePlace
 
@@ -79,12 +77,11 @@ def open_store(
     owner: str,
     journal: JournalWriter | None = None,
     names_memory_bytes: int = names_memory_bytes_default,
-    has_process: bool = False,
 ) -> Metadata:
     """Open the store at `path`, or create one with an empty root directory that belongs to `owner`.
 
-    With `has_process` a second process brings the image up to date. With a journal the store may lack acknowledged
-    commits, since the journal has them.
+    A second process brings the image up to date. With a journal the store may lack acknowledged commits, since the
+    journal has them.
 
     Raises StartupError, and changes nothing, if another coordinator has the store open, or if the file is foreign,
     damaged, of a newer peacefs, or lacks acknowledged commits.
@@ -98,7 +95,6 @@ def open_store(
         metadata_file.provide_sums(path)
         if journal is None:
             lost_commits.refuse(path)
-            metadata_file.refuse_follower(path)
         connections.damage_met.pop(path.absolute(), None)
         place.hold_database()
         writer = _writer_of(path)
@@ -127,18 +123,13 @@ def open_store(
             position = _leave_log(path, writer, behind)
             behind = []
         last = Position(behind[-1].number, behind[-1].chain) if behind else Position(*position)
-        keeper: ImageKeeper
-        if has_process:
-            writer.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            writer.close()
-            keeper = ProcessImage(path, place.database, position.number)
-        else:
-            keeper = InlineImage(writer, PageScrub(path, place.database), store=path)
+        writer.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        writer.close()
         segments = SegmentLog(path, cluster_id, last, syncs_each=journal is None)
         metadata = Metadata(
             reader,
             segments,
-            keeper,
+            FileImage(path, place.database, position.number),
             number=position.number,
             journal=journal,
             directory=path.parent,
@@ -221,7 +212,7 @@ class MetadataInMemory(Metadata):
         image: apsw.Connection,
         log: MemoryLog | None = None,
         journal: JournalWriter | None = None,
-        keeper: Callable[[ImageWriter], InlineImage] = InlineImage,
+        keeper: Callable[[ImageWriter], MemoryImage] = MemoryImage,
     ) -> None:
         self.log = log or MemoryLog()
         self.image = image

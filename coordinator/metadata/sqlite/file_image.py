@@ -1,4 +1,4 @@
-"""Has the image written by a second process, which is started when the image lacks many entries.
+"""Has the image of a directory written by a second process, which is started when it lacks many entries.
 
 Until then only the log has the changes, and a start reads them from it.
 """
@@ -48,7 +48,7 @@ image_wait_s: Final = 60.0
 image_close_wait_s: Final = 20.0
 
 
-class ProcessImage(ImageKeeper):
+class FileImage(ImageKeeper):
     """Runs at most one process. Without one, `catch_up` applies entries in this process."""
 
     def __init__(self, store: Path, database: int, number: int) -> None:

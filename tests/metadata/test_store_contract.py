@@ -1,4 +1,4 @@
-"""The promises of every storage engine, by topic, through the interface alone: a second engine joins the list."""
+"""The promises of a store, by topic, through its interface alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from peacefs.coordinator.metadata.engine import Engine
-from peacefs.coordinator.metadata.engines import ENGINE
 from peacefs.coordinator.metadata.model import (
     ROOT,
     ChunkRecord,
@@ -23,26 +21,25 @@ from peacefs.coordinator.metadata.model import (
     RecordedRun,
 )
 from peacefs.coordinator.metadata.reader import Reader
+from peacefs.coordinator.metadata.sqlite.backup import back_up, restore
+from peacefs.coordinator.metadata.sqlite.check import check
+from peacefs.coordinator.metadata.sqlite.file import size_bytes
+from peacefs.coordinator.metadata.sqlite.lost_commits import accept
+from peacefs.coordinator.metadata.sqlite.store import open_store, store_in_memory
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace.quotas import small_tree_usage
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import first_of_epoch
 
-ENGINES = [ENGINE]
-
-
-@pytest.fixture(params=ENGINES, ids=lambda engine: type(engine).__name__)
-def engine(request: pytest.FixtureRequest) -> Engine:
-    made: Engine = request.param
-    return made
+STORE = "metadata.sqlite"
 
 
 class Opened:
     """A store in a directory, its reader, and commits of one request."""
 
-    def __init__(self, engine: Engine, directory: Path) -> None:
-        self.metadata: Metadata = engine.open(directory, owner="root")
+    def __init__(self, directory: Path) -> None:
+        self.metadata: Metadata = open_store(directory / STORE, owner="root")
         self.epoch = self.metadata.begin_epoch()
         self.reader: Reader = self.metadata.reader()
 
@@ -72,8 +69,8 @@ class Opened:
 
 
 @pytest.fixture
-def store(engine: Engine, tmp_path: Path) -> Iterator[Opened]:
-    opened = Opened(engine, tmp_path)
+def store(tmp_path: Path) -> Iterator[Opened]:
+    opened = Opened(tmp_path)
     yield opened
     opened.metadata.close()
 
@@ -224,52 +221,52 @@ def test_answers_are_kept_once_and_forgotten_by_age(store: Opened) -> None:
     assert store.reader.answer("r") is None
 
 
-# -- the engine ----------------------------------------------------------------------------------------
+# -- the store -----------------------------------------------------------------------------------------
 
 
-def test_engine_keeps_what_was_committed_and_lets_one_coordinator_in(engine: Engine, tmp_path: Path) -> None:
-    first = Opened(engine, tmp_path)
+def test_store_keeps_what_was_committed_and_lets_one_coordinator_in(tmp_path: Path) -> None:
+    first = Opened(tmp_path)
     inode = first.file("f")
     with pytest.raises(StartupError):
-        engine.open(tmp_path, owner="root")
+        open_store(tmp_path / STORE, owner="root")
     first.metadata.close()
-    again = Opened(engine, tmp_path)
+    again = Opened(tmp_path)
     assert again.reader.child(ROOT, "f") == inode and again.epoch == first.epoch + 1
     assert again.metadata.cluster_id == first.metadata.cluster_id
     again.metadata.close()
 
 
-def test_engine_restores_what_it_has_backed_up(engine: Engine, tmp_path: Path) -> None:
+def test_store_restores_what_it_has_backed_up(tmp_path: Path) -> None:
     directory, other, copy = tmp_path / "one", tmp_path / "other", tmp_path / "backup"
     for each in (directory, other):
         each.mkdir(mode=0o700)
-    opened = Opened(engine, directory)
+    opened = Opened(directory)
     opened.file("before")
-    engine.back_up(directory, copy, lambda _done, _total: None)
+    back_up(directory / STORE, copy, lambda _done, _total: None)
     opened.file("after")
     opened.metadata.close()
-    restored = engine.restore(copy, other, lambda _done, _total: None, Random(1), replace=False)
+    restored = restore(copy, other / STORE, lambda _done, _total: None, Random(1), replace=False)
     assert restored.replaced is None and restored.epoch > opened.epoch
-    again = Opened(engine, other)
+    again = Opened(other)
     assert [name for name, _inode in again.reader.children(ROOT, "", 10)] == ["before"]
     assert again.reader.gc_floor_held() and again.epoch > restored.epoch
     again.metadata.close()
 
 
-def test_engine_finds_a_sound_store_sound_and_says_what_it_takes(engine: Engine, tmp_path: Path) -> None:
-    opened = Opened(engine, tmp_path)
+def test_check_finds_a_sound_store_sound_and_says_what_it_takes(tmp_path: Path) -> None:
+    opened = Opened(tmp_path)
     opened.file("f")
     opened.metadata.catch_up()
-    findings = engine.check(tmp_path, lambda _name, _number, _steps: None)
+    findings = check(tmp_path / STORE, lambda _name, _number, _steps: None)
     assert findings.problems == [] and (findings.directories, findings.files) == (1, 1)
     opened.metadata.close()
-    assert engine.size_bytes(tmp_path) > 0 and engine.room_bytes(tmp_path) > 0
-    assert engine.accept_loss(tmp_path, Random(1)) is None, "nothing is missing"
-    assert all(path.name.startswith(engine.file_prefix) for path in tmp_path.iterdir() if path.is_file())
+    assert size_bytes(tmp_path / STORE) > 0
+    assert accept(tmp_path / STORE, Random(1)) is None, "nothing is missing"
+    assert all(path.name.startswith(STORE) for path in tmp_path.iterdir() if path.is_file())
 
 
-def test_engine_has_a_twin_in_memory(engine: Engine) -> None:
-    metadata = engine.in_memory(cluster_id="c", owner="ann")
+def test_store_has_a_twin_in_memory() -> None:
+    metadata = store_in_memory(cluster_id="c", owner="ann")
     metadata.begin_epoch()
     root = metadata.reader().inode(ROOT)
     assert root is not None and root.owner == "ann" and metadata.cluster_id == "c"
