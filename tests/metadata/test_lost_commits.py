@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.long_runs import often
 from support.waiting import wait_until
+from xxhash import xxh3_64_intdigest
 
 from peacefs.coordinator.metadata.sqlite import commit_record, lost_commits
 from peacefs.coordinator.metadata.sqlite.backup import back_up, restore
@@ -59,7 +60,7 @@ class Killed:
         #: All bits, without the padding behind entries.
         self.bits = [
             bit
-            for begin, end in [(0, SEGMENT_HEAD_BYTES - 24), *self.entries]
+            for begin, end in [(0, SEGMENT_HEAD_BYTES - 1), *self.entries]
             for bit in range(8 * begin, 8 * (end - 7))
         ]
 
@@ -385,3 +386,39 @@ def test_log_that_was_deleted_from_a_store_that_is_open_stops_it_before_the_next
         with pytest.raises(MetadataFault):
             space.create("/late", 10)
         metadata.close()
+
+
+# -- what users write is no proof --------------------------------------------------------------------
+
+
+def _forged_entry() -> bytes:
+    """Return what an entry with a high number looks like on disk, made without a secret of the store."""
+    content, number = b"anything at all!", 1 << 40
+    own = xxh3_64_intdigest(content, number & 0xFFFFFFFF)
+    return struct.pack(">4sIQQQ", b"pfL1", len(content), number, own, 0) + content
+
+
+@pytest.mark.evidence("half-written-files")
+def test_entry_that_a_power_cut_tore_is_no_loss_whatever_users_wrote_into_it(tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    store = tmp_path / "live" / "metadata.sqlite"
+    metadata = open_store(store, owner="root")
+    metadata.begin_epoch()
+    space = Space(metadata)
+    space.create("/kept", 10)
+    acknowledged = image_of(store)
+    # An entry of the log begins at a multiple of eight: one copy for each place that the value may get.
+    forged = b"".join(_forged_entry() + bytes(7 + place) for place in range(16))
+    inode = space.status("/kept").inode
+    space.commit(lambda tx: tx.set_attribute(inode, "user.forged", forged))
+    image = image_of(store)
+    metadata.close()
+    log = log_of(image)
+    begin, end = entries(log)[-1]
+    assert any(log[at : at + 4] == b"pfL1" for at in range(begin + 8, end, 8)), (
+        "one of them is where entries begin"
+    )
+    torn = log[: end - 16] + bytes(len(log) - end + 16)
+    assert names(put({**with_log(image, torn), ".commits": acknowledged[".commits"]}, tmp_path / "store")) == {
+        "kept"
+    }

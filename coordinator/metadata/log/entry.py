@@ -1,7 +1,8 @@
 """The format of an entry of the log. One entry is one commit.
 
 An entry has a checksum of its own and one that also covers the entry before it: the chain. So an older, exchanged
-or missing entry breaks the chain. An entry behind a damaged one can still be verified by its own checksum.
+or missing entry breaks the chain. An entry behind a damaged one can still be verified by its own checksum. That
+checksum begins with a secret of the segment. So bytes that a user has stored are never taken for an entry.
 """
 
 from __future__ import annotations
@@ -71,24 +72,24 @@ def checksum_of(content: bytes) -> bytes:
     return xxh3_64_digest(content)
 
 
-def pack(number: int, chain: int, content: bytes) -> tuple[bytes, int]:
+def pack(number: int, chain: int, content: bytes, secret: int) -> tuple[bytes, int]:
     """Return the padded bytes of an entry, and its checksum in the chain. `chain` is that of the one before."""
-    own = xxh3_64_digest(content, number & 0xFFFFFFFF)
+    own = xxh3_64_digest(content, secret ^ number)
     after = _chained(chain, number, own)
     head = _HEAD.pack(MARK, len(content), number, int.from_bytes(own, "big"), after)
     return head + content + bytes(-(len(head) + len(content)) % ALIGNMENT), after
 
 
-def unpack(data: memoryview, at: int, number: int, chain: int) -> LogEntry | None:
+def unpack(data: memoryview, at: int, number: int, chain: int, secret: int) -> LogEntry | None:
     """Return the entry at an offset if it is sound, has this number, and follows `chain`. None otherwise."""
-    found = unpack_alone(data, at)
+    found = unpack_alone(data, at, secret)
     if found is None or found.number != number:
         return None
-    own = xxh3_64_digest(found.content, number & 0xFFFFFFFF)
+    own = xxh3_64_digest(found.content, secret ^ number)
     return found if found.chain == _chained(chain, number, own) else None
 
 
-def unpack_alone(data: memoryview, at: int) -> LogEntry | None:
+def unpack_alone(data: memoryview, at: int, secret: int) -> LogEntry | None:
     """Return the entry at an offset if its own checksum is right, whatever it follows. None otherwise."""
     if len(data) - at < HEAD_BYTES:
         return None
@@ -97,12 +98,12 @@ def unpack_alone(data: memoryview, at: int) -> LogEntry | None:
     if mark != MARK or length > len(data) - begin:
         return None
     content = bytes(data[begin : begin + length])
-    return LogEntry(number, chain, content) if xxh3_64_intdigest(content, number & 0xFFFFFFFF) == own else None
+    return LogEntry(number, chain, content) if xxh3_64_intdigest(content, secret ^ number) == own else None
 
 
-def size_of(entry: LogEntry) -> int:
-    """Return the number of bytes of an entry, with its padding."""
-    taken = HEAD_BYTES + len(entry.content)
+def size_of(content: bytes) -> int:
+    """Return the number of bytes of an entry with this content, with its padding."""
+    taken = HEAD_BYTES + len(content)
     return taken + -taken % ALIGNMENT
 
 

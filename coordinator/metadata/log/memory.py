@@ -19,7 +19,7 @@ class MemoryLog:
     def append(self, number: int, content: bytes) -> int:
         if self.fails is not None:
             raise self.fails
-        _, self._chain = pack(number, self._chain, content)
+        _, self._chain = pack(number, self._chain, content, secret=0)
         self.entries.append(LogEntry(number, self._chain, content))
         self.synced = number
         return self._chain

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from xxhash import xxh3_64_digest
+
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import MIB
 from peacefs.runtime import private_files
@@ -31,8 +33,9 @@ from .entry import ALIGNMENT, HEAD_BYTES, MARK, LogEntry, pack, size_of, unpack,
 log_segment_bytes: Final = MIB
 
 _MAGIC: Final = b"pfslog01"
-#: The mark, a hash of the cluster id, the number of the first entry, and the chain before it.
-_SEGMENT_HEAD: Final = struct.Struct(">8s16sQQ")
+#: The mark, a hash of the cluster id, the number of the first entry, the chain before it, and a random number that
+#: nobody else knows. A checksum of all that follows.
+_SEGMENT_HEAD: Final = struct.Struct(">8s16sQQQ")
 _FIRST_AT: Final = 64
 _ENDING: Final = ".log-"
 
@@ -65,11 +68,12 @@ class SegmentLog:
         Without `syncs_each`, entries are durable only after `begin_sync`.
         """
         self._store = store
-        self._identity = _identity(cluster_id)
+        self._identity = identity_of(cluster_id)
         self._last = last
         self._syncs_each = syncs_each
         self.synced = last.number
         self._descriptor = -1
+        self._secret = 0
         self._at = 0
         self._size = 0
         #: The segment that is written to; None before the first entry.
@@ -82,9 +86,9 @@ class SegmentLog:
         Raises LogFull if there is no room; then nothing was changed. After OSError the entry may be in the log.
         """
         assert number == self._last.number + 1, f"entry {number} follows {self._last.number}"
-        data, chain = pack(number, self._last.chain, content)
-        if self._at + len(data) > self._size:
-            self._begin_segment(number, len(data))
+        if self._at + size_of(content) > self._size:
+            self._begin_segment(number, size_of(content))
+        data, chain = pack(number, self._last.chain, content, self._secret)
         try:
             _write_all(self._descriptor, data, self._at)
         except OSError as error:
@@ -123,8 +127,9 @@ class SegmentLog:
             private_files.create_file(staged)
             descriptor = os.open(staged, os.O_RDWR | os.O_CLOEXEC)
             try:
-                head = _SEGMENT_HEAD.pack(_MAGIC, self._identity, number, self._last.chain)
-                _write_all(descriptor, head.ljust(_FIRST_AT, b"\0"), 0)
+                secret = int.from_bytes(os.urandom(8))
+                head = _SEGMENT_HEAD.pack(_MAGIC, self._identity, number, self._last.chain, secret)
+                _write_all(descriptor, (head + xxh3_64_digest(head)).ljust(_FIRST_AT, b"\0"), 0)
                 _write_zeros(descriptor, _FIRST_AT, size)
                 os.fsync(descriptor)
                 staged.rename(path)
@@ -142,7 +147,8 @@ class SegmentLog:
             if not self._syncs_each:
                 os.fdatasync(self._descriptor)
             os.close(self._descriptor)
-        self._descriptor, self._at, self._size, self.path = descriptor, _FIRST_AT, size, path
+        self._descriptor, self._secret, self._at, self._size = descriptor, secret, _FIRST_AT, size
+        self.path = path
         self._status = os.fstat(descriptor)
 
     def check(self) -> None:
@@ -226,23 +232,26 @@ def _entries_of(path: Path, first: int, cluster_id: str, last: Position) -> Iter
         data = memoryview(path.read_bytes())
     except OSError as error:
         raise StartupError(f"cannot read {path}: {error.strerror}") from None
-    head = None if len(data) < _FIRST_AT else _SEGMENT_HEAD.unpack_from(data)
-    if head is None or head[0] != _MAGIC or head[2] != first:
+    packed = data[: _SEGMENT_HEAD.size]
+    if len(data) < _FIRST_AT or data[_SEGMENT_HEAD.size :][:8] != xxh3_64_digest(packed):
         raise LogDamaged(f"{path} does not begin as a segment of the log does")
-    if head[1] != _identity(cluster_id):
+    mark, identity, of_first, chain, secret = _SEGMENT_HEAD.unpack(packed)
+    if mark != _MAGIC or of_first != first:
+        raise LogDamaged(f"{path} does not begin as a segment of the log does")
+    if identity != identity_of(cluster_id):
         raise StartupError(f"{path} is of the metadata of another cluster. Nothing was changed; move it away")
-    if first == last.number + 1 and head[3] != last.chain:
+    if first == last.number + 1 and chain != last.chain:
         raise LogDamaged(f"{path} does not follow entry {last.number}")
-    number, chain, at = first, head[3], _FIRST_AT
-    while (entry := unpack(data, at, number, chain)) is not None:
+    number, at = first, _FIRST_AT
+    while (entry := unpack(data, at, number, chain, secret)) is not None:
         yield entry
-        number, chain, at = entry.number + 1, entry.chain, at + size_of(entry)
-    proof = _sound_behind(data, at, number)
+        number, chain, at = entry.number + 1, entry.chain, at + size_of(entry.content)
+    proof = _sound_behind(data, at, number, secret)
     if proof is not None:
         raise LogDamaged(f"entry {number} of {path} is damaged, and entry {proof} shows that it was acknowledged")
 
 
-def _sound_behind(data: memoryview, at: int, number: int) -> int | None:
+def _sound_behind(data: memoryview, at: int, number: int, secret: int) -> int | None:
     """Search behind offset `at` for a sound entry with a number above `number`. Return its number.
 
     Such an entry proves that entry `number` was synced, since an entry is written only after the sync of the last.
@@ -252,7 +261,7 @@ def _sound_behind(data: memoryview, at: int, number: int) -> int | None:
         begin = _next_mark(data, begin)
         if begin < 0:
             return None
-        entry = unpack_alone(data, begin)
+        entry = unpack_alone(data, begin, secret)
         if entry is not None and entry.number > number:
             return entry.number
         begin += ALIGNMENT
@@ -270,7 +279,8 @@ def _next_mark(data: memoryview, begin: int) -> int:
         begin = found + 1
 
 
-def _identity(cluster_id: str) -> bytes:
+def identity_of(cluster_id: str) -> bytes:
+    """Return the bytes that stand for a cluster in the files beside its store."""
     return hashlib.blake2b(str(cluster_id).encode(), digest_size=16).digest()
 
 

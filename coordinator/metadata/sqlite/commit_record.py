@@ -8,7 +8,6 @@ that one that is torn or damaged leaves the one before.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 import threading
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from peacefs.coordinator.metadata.log.segments import identity_of
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
 
@@ -47,7 +47,7 @@ def read(store: Path, cluster_id: str) -> Acknowledged | None:
     Raises RecordDamaged, StartupError.
     """
     found = _newest(_read_slots(store))
-    return None if found is None or found[1] != _identity(cluster_id) else found[2]
+    return None if found is None or found[1] != identity_of(cluster_id) else found[2]
 
 
 class CommitRecord:
@@ -55,7 +55,7 @@ class CommitRecord:
 
     def __init__(self, descriptor: int, cluster_id: str, written: int) -> None:
         self._descriptor = descriptor
-        self._identity = _identity(cluster_id)
+        self._identity = identity_of(cluster_id)
         self._written = written
         self._synced = -1
         self._closing = threading.Lock()
@@ -70,7 +70,7 @@ class CommitRecord:
         path = path_of(store)
         try:
             found = _newest(_read_slots(store))
-            if found is None or found[1] != _identity(cluster_id):
+            if found is None or found[1] != identity_of(cluster_id):
                 _create(path, cluster_id, now)
                 found = _newest(_read_slots(store))
                 assert found is not None
@@ -111,7 +111,7 @@ def _create(path: Path, cluster_id: str, now: Acknowledged) -> None:
     private_files.create_file(staged)
     with staged.open("r+b") as file:
         for written in range(_SLOTS):
-            file.write(_pack(_identity(cluster_id), written, now).ljust(_SLOT_BYTES, b"\0"))
+            file.write(_pack(identity_of(cluster_id), written, now).ljust(_SLOT_BYTES, b"\0"))
         file.flush()
         os.fsync(file.fileno())
     staged.rename(path)
@@ -120,10 +120,6 @@ def _create(path: Path, cluster_id: str, now: Acknowledged) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _identity(cluster_id: str) -> bytes:
-    return hashlib.blake2b(str(cluster_id).encode(), digest_size=16).digest()
 
 
 def _pack(identity: bytes, written: int, commit: Acknowledged) -> bytes:
