@@ -241,7 +241,7 @@ def test_after_a_crash_in_the_middle_no_coordinator_starts_until_it_is_done_agai
         raise Crash
 
     with monkeypatch.context() as patched:
-        patched.setattr(metadata_backup, "_sync_directory", crash)
+        patched.setattr(metadata_backup, "sync_directory", crash)
         with pytest.raises(Crash):
             restore(tmp_path / "backup", store, quiet, Random(1), replace=True)
     assert not store.exists()

@@ -8,7 +8,6 @@ whatever is made of it, chunks that it does not know are kept until an administr
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from peacefs.coordinator.metadata.reader import GC_FLOOR_HELD
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from peacefs.runtime import private_files
+from peacefs.runtime.disk_files import sync_directory
 
 from . import commit_record, lost_commits
 from . import file as metadata_file
@@ -78,9 +78,9 @@ def staged(target: Path, *, replace: bool) -> Iterator[Path]:
         yield copying
         if fault := metadata_file.fault_of_rows(copying):
             raise PeacefsError(f"the copy is damaged ({fault}); {target} was not made")
-        metadata_file.sync(copying, os.O_RDWR)
+        metadata_file.sync(copying)
         copying.replace(target)
-        metadata_file.sync(target.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+        sync_directory(str(target.absolute().parent))
     except OSError as error:
         raise PeacefsError(f"cannot write {target}: {error.strerror or error}") from None
     finally:
@@ -174,13 +174,13 @@ def restore(
         copy(backup, copying, progress)
         replayed = _replay(store, copying) if with_log else 0
         epoch = _raise_epoch(copying, max(_epoch_of(store), _epoch_recorded(store, copying)), rng)
-        metadata_file.sync(copying, os.O_RDWR)
+        metadata_file.sync(copying)
         # From here on a crash leaves a trace that keeps coordinators from starting.
         copying.replace(restoring)
         replaced = set_aside(store)
-        _sync_directory(store)
+        sync_directory(str(store.absolute().parent))
         restoring.rename(store)
-        _sync_directory(store)
+        sync_directory(str(store.absolute().parent))
         metadata_file.provide_sums(store)
     except OSError as error:
         raise StartupError(f"cannot restore {store}: {error.strerror or error}") from None
@@ -258,7 +258,3 @@ def set_aside(store: Path) -> Path | None:
         elif found:
             replaced.with_name(replaced.name + ending).unlink(missing_ok=True)
     return replaced if found else None
-
-
-def _sync_directory(store: Path) -> None:
-    metadata_file.sync(store.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)

@@ -19,6 +19,7 @@ from crc32c import crc32c
 from peacefs.coordinator.metadata.log.segments import identity_of
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
+from peacefs.runtime.disk_files import sync_directory
 
 _MAGIC = b"pfscommt"
 _BODY = struct.Struct(">8s16sQQQQ")
@@ -115,11 +116,7 @@ def _create(path: Path, cluster_id: str, now: Acknowledged) -> None:
         file.flush()
         os.fsync(file.fileno())
     staged.rename(path)
-    directory = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(str(path.absolute().parent))
 
 
 def _pack(identity: bytes, written: int, commit: Acknowledged) -> bytes:

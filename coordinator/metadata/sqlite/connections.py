@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,10 +36,6 @@ class Rows(Protocol):
     def fetchall(self) -> list[Any]: ...
 
     def __iter__(self) -> Iterator[Any]: ...
-
-
-#: Executes a statement with its values.
-Execute = Callable[..., Rows]
 
 
 class DamagedPage(ServiceUnready):

@@ -12,6 +12,7 @@ import apsw
 
 from peacefs.coordinator.metadata.log.segments import LogDamaged
 from peacefs.protocol.errors import PeacefsError, StartupError
+from peacefs.runtime.disk_files import sync_directory
 
 from . import file as metadata_file
 from .backup import nameless_copy, set_aside
@@ -39,10 +40,10 @@ def staged(store: Path) -> Iterator[Path]:
         copying.unlink(missing_ok=True)
         yield copying
         metadata_file.verify(copying)
-        metadata_file.sync(copying, os.O_RDWR)
+        metadata_file.sync(copying)
         set_aside(store)
         copying.rename(store)
-        metadata_file.sync(store.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+        sync_directory(str(store.absolute().parent))
         metadata_file.provide_sums(store)
     except OSError as error:
         raise PeacefsError(f"cannot write {copying}: {error.strerror or error}") from None

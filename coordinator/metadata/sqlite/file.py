@@ -21,6 +21,7 @@ from peacefs.coordinator.metadata.model import ROOT
 from peacefs.coordinator.metadata.tables import LIVE
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
+from peacefs.runtime.disk_files import sync_directory
 
 from . import commit_record, page_sums, row_digest
 from .connections import connect, connect_past_sums, connect_plain
@@ -41,9 +42,8 @@ _ADVICE_ON_BACKUP = "Nothing was changed. A backup is a file that `peacefs metad
 
 def create(path: Path, owner: str) -> None:
     """Makes a new store with an empty root directory; a crash leaves either the whole of it or none."""
-    write_ahead = path.with_name(path.name + "-wal")
     segments = [segment for _, segment in list_segments(path)]
-    for left in (*segments, write_ahead, commit_record.path_of(path), page_sums.path_of(path)):
+    for left in (*segments, page_sums.sqlite_log_of(path), commit_record.path_of(path), page_sums.path_of(path)):
         if left.exists():
             raise StartupError(f"{left} is there but {path} is not: the metadata was lost. {_ADVICE}")
     if restoring(path).exists():
@@ -60,9 +60,9 @@ def create(path: Path, owner: str) -> None:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             migrate(connection)
             fill(connection, uuid.uuid4().hex, owner)
-        sync(unfinished, os.O_RDWR)
+        sync(unfinished)
         unfinished.rename(path)
-        sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        sync_directory(str(path.parent))
     except (OSError, apsw.Error) as error:
         raise StartupError(f"cannot make {path}: {error}") from None
 
@@ -82,16 +82,16 @@ def room_bytes(directory: Path) -> int:
 def size_bytes(path: Path) -> int:
     """Return the size of a store with its logs."""
     found = 0
-    for file in (path, path.with_name(path.name + "-wal"), *(segment for _, segment in list_segments(path))):
+    for file in (path, page_sums.sqlite_log_of(path), *(segment for _, segment in list_segments(path))):
         # Segments and SQLite's log come and go.
         with contextlib.suppress(FileNotFoundError):
             found += file.stat().st_size
     return found
 
 
-def sync(path: Path, flags: int) -> None:
-    """Makes a file, or the names in a directory, durable."""
-    descriptor = os.open(path, flags)
+def sync(path: Path) -> None:
+    """Make a file durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:

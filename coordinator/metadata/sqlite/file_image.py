@@ -19,8 +19,8 @@ from typing import Final
 import apsw
 
 from peacefs.coordinator.metadata.image_port import ImageKeeper
-from peacefs.coordinator.metadata.log.entry import Content, decode_content
-from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, read_entries
+from peacefs.coordinator.metadata.log.entry import Content
+from peacefs.coordinator.metadata.log.segments import LogDamaged
 from peacefs.protocol.errors import ServiceUnready
 
 from .connections import (
@@ -31,7 +31,7 @@ from .connections import (
     is_fault_of_the_store,
     is_want_of_room,
 )
-from .image import ImageReader, ImageWriter
+from .image import ImageWriter, entries_behind
 from .image_process import FAULT, IMAGED, NUMBER, SAID, SYNCED
 from .page_sums import PageScrub
 from .statement_entries import apply_statements
@@ -159,10 +159,7 @@ class FileImage(ImageKeeper):
 
     def _apply_with(self, writer: ImageWriter) -> None:
         try:
-            cluster_id: str = writer.connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
-            position = Position(*ImageReader(writer.connection).position())
-            entries = read_entries(self._store, cluster_id, position)
-            writer.apply([(each.number, each.chain, decode_content(each.content)) for each in entries])
+            writer.apply(list(entries_behind(writer.connection, self._store)))
         except (apsw.Error, DamagedPage, LogDamaged, OSError) as error:
             if not is_want_of_room(error):
                 self.fault = error

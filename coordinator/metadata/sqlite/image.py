@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import apsw
 
-from peacefs.coordinator.metadata.log.entry import Content
+from peacefs.coordinator.metadata.log.entry import Content, decode_content
+from peacefs.coordinator.metadata.log.segments import Position, read_entries
 from peacefs.coordinator.metadata.tables import LIVE, META, TABLES, Row, Table
 
 from .connections import DamagedPage, StoresDiffer, connect
@@ -27,11 +28,8 @@ digests_remembered_max: Final = 8
 _DIGEST_ENTRY_BYTES = 8 + DIGEST_BYTES
 
 
-class ImagePosition(NamedTuple):
-    """The last entry of the log that an image has, and its checksum in the chain."""
-
-    number: int
-    chain: int
+#: An entry of the log: its number, its checksum in the chain, and its content.
+Entry = tuple[int, int, Content]
 
 
 class ImageReader:
@@ -63,16 +61,23 @@ class ImageReader:
     def query(self, statement: str, *values: Any) -> list[Row]:
         return self._execute(statement, values).fetchall()  # type: ignore[no-any-return]
 
-    def position(self) -> ImagePosition:
+    def position(self) -> Position:
         """Return the last entry of the log that the image has."""
         meta = dict(self._execute("SELECT key, value FROM meta WHERE key IN ('log_number', 'log_chain')"))
-        return ImagePosition(meta["log_number"], int.from_bytes(meta["log_chain"], "big"))
+        return Position(meta["log_number"], int.from_bytes(meta["log_chain"], "big"))
 
     def close(self) -> None:
         """Close the connection. SQLite copies its log into the file if this is the last one."""
         with contextlib.suppress(DamagedPage):
             # A damaged page is not copied.
             self._connection.close()
+
+
+def entries_behind(connection: apsw.Connection, store: Path) -> Iterator[Entry]:
+    """Yield the entries in the log of a store that an image lacks. Raises LogDamaged, StartupError, apsw.Error."""
+    cluster_id: str = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
+    for entry in read_entries(store, cluster_id, ImageReader(connection).position()):
+        yield entry.number, entry.chain, decode_content(entry.content)
 
 
 def _live(table: Table) -> str:
@@ -108,8 +113,7 @@ class ImageWriter:
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self._digest = RowDigest(connection)
-        position = ImageReader(connection).position()
-        self._number = position.number
+        self._number = ImageReader(connection).position().number
 
     @classmethod
     def open(cls, path: Path) -> ImageWriter:
@@ -121,7 +125,7 @@ class ImageWriter:
         """The last entry that the image has."""
         return self._number
 
-    def apply(self, entries: Iterable[tuple[int, int, Content]]) -> None:
+    def apply(self, entries: Iterable[Entry]) -> None:
         """Apply entries, given as (number, chain, content), in as few transactions as possible.
 
         Raises apsw.Error, DamagedPage, StoresDiffer; then the image has the entries up to `number`.
@@ -137,7 +141,7 @@ class ImageWriter:
                 together = []
         self._apply(together)
 
-    def _apply(self, entries: Iterable[tuple[int, int, Content]], remembered: int | None = None) -> None:
+    def _apply(self, entries: Iterable[Entry], remembered: int | None = None) -> None:
         last: dict[tuple[int, Row], Row | None] = {}
         number = chain = 0
         for entry in entries:
@@ -149,10 +153,7 @@ class ImageWriter:
                     last[~table, row] = None
         if not number:
             return
-        digest = self._digest.value
-        execute = self.connection.execute
-        execute("BEGIN IMMEDIATE")
-        try:
+        with self.transaction() as execute:
             # Deletions first: a request id whose answer was deleted may have a new answer.
             for (table, key), put in last.items():
                 if put is None:
@@ -163,7 +164,6 @@ class ImageWriter:
             set_meta = "UPDATE meta SET value = ? WHERE key = ?"
             execute(set_meta, (number, "log_number"))
             execute(set_meta, (chain.to_bytes(8, "big"), "log_chain"))
-            execute(set_meta, (self._digest.packed(), DIGEST_KEY))
             if remembered is not None:
                 self._remember_digest(remembered)
             said = last.get((META, ("leader_digest",)))
@@ -171,15 +171,25 @@ class ImageWriter:
             if differs_at is not None:
                 # The next start finds it. The entries are kept, in case the leader is the damaged one.
                 execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (DIFFERS_KEY, differs_at))
+        self._number = number
+        if differs_at is not None:
+            raise StoresDiffer(differs_text(differs_at))
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Callable[..., object]]:
+        """Commit what is executed, with the digest that follows from it, or roll it back."""
+        digest = self._digest.value
+        execute = self.connection.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            yield execute
+            execute("UPDATE meta SET value = ? WHERE key = ?", (self._digest.packed(), DIGEST_KEY))
             execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
                 execute("ROLLBACK")
             self._digest.value = digest
             raise
-        self._number = number
-        if differs_at is not None:
-            raise StoresDiffer(differs_text(differs_at))
 
     def _remember_digest(self, journal_number: int) -> None:
         found = self.connection.execute("SELECT value FROM meta WHERE key = 'digests_at'").get or b""
@@ -207,18 +217,6 @@ class ImageWriter:
         """Copy SQLite's log into its file and sync that. Return whether all was copied. Raises apsw.Error."""
         _is_busy, logged, copied = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").get
         return bool(logged == copied)
-
-    @property
-    def digest_value(self) -> int:
-        """The digest of all rows. Restore it when changes were rolled back."""
-        return self._digest.value
-
-    @digest_value.setter
-    def digest_value(self, value: int) -> None:
-        self._digest.value = value
-
-    def packed_digest(self) -> bytes:
-        return self._digest.packed()
 
     def close(self) -> None:
         self.connection.close()

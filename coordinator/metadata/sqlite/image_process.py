@@ -19,12 +19,11 @@ from typing import Final
 
 import apsw
 
-from peacefs.coordinator.metadata.log.entry import decode_content
-from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, read_entries
+from peacefs.coordinator.metadata.log.segments import LogDamaged
 from peacefs.protocol.errors import StartupError
 
 from .connections import DamagedPage, is_want_of_room
-from .image import ImageReader, ImageWriter
+from .image import ImageWriter, entries_behind
 from .page_sums import PageScrub
 
 # Pause between two transactions, so that they are large, and maximum number of entries of one.
@@ -50,9 +49,6 @@ class ImageProcess:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._writer = ImageWriter.open(store)
-        self._cluster_id: str = self._writer.connection.execute(
-            "SELECT value FROM meta WHERE key = 'cluster_id'"
-        ).get
         self._database = os.open(store, os.O_RDONLY | os.O_CLOEXEC)
         self._scrub = PageScrub(store, self._database)
         self._durable = self._synced = self._writer.number
@@ -84,14 +80,10 @@ class ImageProcess:
 
     def _apply(self) -> None:
         while self._durable > self._writer.number:
-            position = Position(*ImageReader(self._writer.connection).position())
-            wanted = min(self._durable - position.number, image_entries_per_transaction)
-            following = read_entries(self._store, self._cluster_id, position)
-            entries = [
-                (entry.number, entry.chain, decode_content(entry.content)) for entry in islice(following, wanted)
-            ]
+            wanted = min(self._durable - self._writer.number, image_entries_per_transaction)
+            entries = list(islice(entries_behind(self._writer.connection, self._store), wanted))
             if not entries:
-                raise LogDamaged(f"entry {position.number + 1} is durable and cannot be found")
+                raise LogDamaged(f"entry {self._writer.number + 1} is durable and cannot be found")
             try:
                 self._writer.apply(entries)
             except (apsw.Error, OSError) as error:

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from peacefs.coordinator.metadata.log.entry import Content, decode_content
-from peacefs.coordinator.metadata.log.segments import LogDamaged, Position, read_entries
+from peacefs.coordinator.metadata.log.segments import LogDamaged
 from peacefs.coordinator.metadata.tables import META
 
 from .connections import connect_read_only
-from .image import ImageReader, ImageWriter
+from .image import Entry, ImageWriter, entries_behind
 from .schema import IMAGE_SCHEMA, schema_version
 
 #: Maximum number of attempts to read a log: a coordinator may write and delete segments meanwhile.
@@ -49,16 +48,13 @@ def _look(store: Path) -> StoreNumbers:
         meta = dict(connection.execute("SELECT key, value FROM meta"))
         if schema_version(connection) < IMAGE_SCHEMA:
             return _numbers(meta)
-        position = Position(*ImageReader(connection).position())
-    damage, behind = None, 0
-    try:
-        for entry in read_entries(store, meta["cluster_id"], position):
-            behind += 1
-            for table, row in decode_content(entry.content).changes:
-                if table == META:
-                    meta[row[0]] = row[1]
-    except LogDamaged as found:
-        damage = str(found)
+        damage, behind = None, 0
+        try:
+            for _number, _chain, content in entries_behind(connection, store):
+                behind += 1
+                meta |= [row for table, row in content.changes if table == META]
+        except LogDamaged as found:
+            damage = str(found)
     return _numbers(meta, damage, behind)
 
 
@@ -74,17 +70,14 @@ def apply_log(store: Path, connection: apsw.Connection, *, to_damage: bool = Fal
     """
     if schema_version(connection) < IMAGE_SCHEMA:
         return
-    writer = ImageWriter(connection)
-    entries: list[tuple[int, int, Content]] = []
-    cluster_id: str = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
-    position = Position(*ImageReader(connection).position())
+    entries: list[Entry] = []
     for looks_left in range(_LOOKS - 1, -1, -1):
         entries = []
         try:
-            for entry in read_entries(store, cluster_id, position):
-                entries.append((entry.number, entry.chain, decode_content(entry.content)))
+            for entry in entries_behind(connection, store):
+                entries.append(entry)
             break
         except LogDamaged:
             if not looks_left and not to_damage:
                 raise
-    writer.apply(entries)
+    ImageWriter(connection).apply(entries)

@@ -28,6 +28,7 @@ from .commit_record import RecordDamaged
 from .connections import DamagedPage, connect, connect_read_only
 from .log_scan import find_lost_tail
 from .log_state import apply_log, numbers_of
+from .page_sums import sqlite_log_of
 from .schema import IMAGE_SCHEMA, schema_version
 from .store_place import StorePlace
 
@@ -67,9 +68,9 @@ def find(store: Path) -> str | None:
         return behind
     try:
         # Only stores of earlier releases have their last commits in SQLite's log alone.
-        tail = find_lost_tail(_log_of(store)) if _schema_of(store) < IMAGE_SCHEMA else None
+        tail = find_lost_tail(sqlite_log_of(store)) if _schema_of(store) < IMAGE_SCHEMA else None
     except OSError as error:
-        raise StartupError(f"cannot read {_log_of(store)}: {error.strerror}") from None
+        raise StartupError(f"cannot read {sqlite_log_of(store)}: {error.strerror}") from None
     if tail is None:
         return None
     return (
@@ -145,7 +146,7 @@ def _go_on_without(store: Path, rng: Random) -> int:
 
 def _keep_log(store: Path) -> Path | None:
     """Copy the segments of the log into one file; for a store of an earlier release, SQLite's log."""
-    parts = [path for _, path in list_segments(store)] or [_log_of(store)]
+    parts = [path for _, path in list_segments(store)] or [sqlite_log_of(store)]
     parts = [path for path in parts if path.exists() and path.stat().st_size]
     if not parts:
         return None
@@ -156,10 +157,6 @@ def _keep_log(store: Path) -> Path | None:
             with path.open("rb") as part:
                 shutil.copyfileobj(part, copied)
     return kept
-
-
-def _log_of(store: Path) -> Path:
-    return store.with_name(store.name + "-wal")
 
 
 def _schema_of(store: Path) -> int:

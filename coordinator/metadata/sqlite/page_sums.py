@@ -20,6 +20,7 @@ from xxhash import xxh3_64_intdigest
 
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
+from peacefs.runtime.disk_files import sync_directory
 
 from .log_scan import pages_of
 
@@ -131,7 +132,7 @@ class PageScrub:
         if self._next > self._sums.pages:
             self._next = 1
         if found and not is_log_copied:
-            in_log = pages_of(_log_of(self._store))
+            in_log = pages_of(sqlite_log_of(self._store))
             found = [page for page in found if page not in in_log]
         return found[0] if found else None
 
@@ -150,11 +151,7 @@ def build(store: Path) -> None:
     finally:
         sums.close()
     path_of(staged).rename(path_of(store))
-    directory = os.open(store.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(str(store.absolute().parent))
 
 
 def damaged_pages(store: Path) -> list[int]:
@@ -168,7 +165,7 @@ def damaged_pages(store: Path) -> list[int]:
         raise StartupError(f"cannot read {path_of(store)}: {error}") from None
     descriptor = os.open(store, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        in_log = pages_of(_log_of(store))
+        in_log = pages_of(sqlite_log_of(store))
         pages = max(sums.pages, -(-os.fstat(descriptor).st_size // PAGE_BYTES))
         found: list[int] = []
         for first in range(1, pages + 1, _PAGES_AT_ONCE):
@@ -181,7 +178,8 @@ def damaged_pages(store: Path) -> list[int]:
         sums.close()
 
 
-def _log_of(store: Path) -> Path:
+def sqlite_log_of(store: Path) -> Path:
+    """Return where SQLite keeps the log of a store."""
     return store.with_name(store.name + "-wal")
 
 

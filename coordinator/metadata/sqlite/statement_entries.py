@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from .image import ImageWriter
-from .row_digest import DIGEST_KEY
 from .statements import STATEMENTS
 
 
@@ -28,10 +27,7 @@ def apply_statements(
     Raises apsw.Error, DamagedPage.
     """
     entry = msgspec.msgpack.decode(content, type=_Statements)
-    execute = writer.connection.execute
-    execute("BEGIN IMMEDIATE")
-    digest = writer.digest_value
-    try:
+    with writer.transaction() as execute:
         for number, values in entry.executed:
             execute(STATEMENTS[number], values)
             chunk_at = _CHUNK_AT.get(number)
@@ -40,13 +36,6 @@ def apply_statements(
             else:
                 chunks.add(values[chunk_at])
         execute("UPDATE meta SET value = ? WHERE key = 'journal_number'", (journal_number,))
-        execute("UPDATE meta SET value = ? WHERE key = ?", (writer.packed_digest(), DIGEST_KEY))
-        execute("COMMIT")
-    except BaseException:
-        if writer.connection.in_transaction:
-            execute("ROLLBACK")
-        writer.digest_value = digest
-        raise
 
 
 def _table_of(statement: str) -> str:

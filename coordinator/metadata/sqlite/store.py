@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import apsw
 
 from peacefs.coordinator.journal.writer import JournalWriter
 from peacefs.coordinator.limits import names_memory_bytes_default
-from peacefs.coordinator.metadata.log.entry import LogEntry, decode_content
+from peacefs.coordinator.metadata.log.entry import LogEntry
 from peacefs.coordinator.metadata.log.memory import MemoryLog
 from peacefs.coordinator.metadata.log.segments import (
     LogDamaged,
@@ -27,13 +26,15 @@ from peacefs.coordinator.metadata.log.segments import (
 from peacefs.coordinator.metadata.store import Metadata
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
+from peacefs.runtime.disk_files import sync_directory
 
 from . import connections, lost_commits, row_digest
 from . import file as metadata_file
 from .commit_record import Acknowledged, CommitRecord
 from .connections import connect_plain, connect_read_only
 from .file_image import FileImage
-from .image import ImagePosition, ImageReader, ImageWriter, connect_writer, differs_text
+from .image import ImageReader, ImageWriter, connect_writer, differs_text
+from .log_state import apply_log
 from .memory_image import MemoryImage
 from .schema import IMAGE_SCHEMA, fill, migrate, schema_version
 from .store_place import StorePlace
@@ -97,8 +98,7 @@ def open_store(
             lost_commits.refuse(path)
         connections.damage_met.pop(path.absolute(), None)
         place.hold_database()
-        writer = _writer_of(path)
-        undo.callback(writer.close)
+        _bring_up_to_date(path)
         reader = ImageReader.open(path)
         undo.callback(reader.close)
         cluster_id = reader.query("SELECT value FROM meta WHERE key = 'cluster_id'")[0][0]
@@ -109,7 +109,7 @@ def open_store(
         behind: list[LogEntry] = []
         damage: LogDamaged | None = None
         try:
-            for entry in read_entries(path, cluster_id, Position(*position)):
+            for entry in read_entries(path, cluster_id, position):
                 behind.append(entry)
             sync_entries(path)
         except LogDamaged as found:
@@ -120,11 +120,9 @@ def open_store(
             raise StartupError(f"cannot read {path}: {error.strerror or error}") from None
         if damage is not None:
             log.warning("%s: %s. What is missing is read from the journal", path, damage)
-            position = _leave_log(path, writer, behind)
+            position = _leave_log(path)
             behind = []
-        last = Position(behind[-1].number, behind[-1].chain) if behind else Position(*position)
-        writer.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        writer.close()
+        last = Position(behind[-1].number, behind[-1].chain) if behind else position
         segments = SegmentLog(path, cluster_id, last, syncs_each=journal is None)
         metadata = Metadata(
             reader,
@@ -142,34 +140,31 @@ def open_store(
         return metadata
 
 
-def _leave_log(path: Path, writer: ImageWriter, behind: list[LogEntry]) -> ImagePosition:
+def _leave_log(path: Path) -> Position:
     """Apply the sound part of a damaged log to the image, sync it, and delete the log. Raises StartupError."""
     try:
-        writer.apply([(entry.number, entry.chain, decode_content(entry.content)) for entry in behind])
-        writer.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        for _, segment in list_segments(path):
-            segment.unlink()
+        with contextlib.closing(connect_writer(path)) as connection:
+            apply_log(path, connection, to_damage=True)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            for _, segment in list_segments(path):
+                segment.unlink()
+            return ImageReader(connection).position()
     except (apsw.Error, OSError) as error:
         raise StartupError(f"cannot write {path}: {error}") from None
-    return ImageReader(writer.connection).position()
 
 
-def _writer_of(path: Path) -> ImageWriter:
-    """Bring the schema of a store up to date, and open its image for writing. Raises StartupError."""
+def _bring_up_to_date(path: Path) -> None:
+    """Bring the schema of a store up to date, and copy SQLite's log. Raises StartupError."""
     try:
         _keep_before_conversion(path)
-        connection = connect_writer(path)
+        with contextlib.closing(connect_writer(path)) as connection:
+            # A crash after the migrations leaves a store without a digest.
+            if migrate(connection) or row_digest.stored(connection) is None:
+                connection.execute("BEGIN IMMEDIATE")
+                row_digest.store_computed(connection)
+                connection.execute("COMMIT")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except apsw.Error as error:
-        raise StartupError(f"cannot write {path}: {error}") from None
-    try:
-        # A crash after the migrations leaves a store without a digest.
-        if migrate(connection) or row_digest.stored(connection) is None:
-            connection.execute("BEGIN IMMEDIATE")
-            row_digest.store_computed(connection)
-            connection.execute("COMMIT")
-        return ImageWriter(connection)
-    except apsw.Error as error:
-        connection.close()
         raise StartupError(f"cannot write {path}: {error}") from None
 
 
@@ -196,9 +191,9 @@ def _keep_before_conversion(path: Path) -> None:
                 with sink.backup("main", source, "main") as backup:
                     backup.step()
                 sink.execute("PRAGMA journal_mode = DELETE")
-            metadata_file.sync(copying, os.O_RDWR)
+            metadata_file.sync(copying)
             copying.rename(kept)
-            metadata_file.sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            sync_directory(str(path.parent))
         except OSError as error:
             raise StartupError(f"cannot write {kept}: {error.strerror or error}") from None
     log.warning("%s is of an earlier release: it is converted now, and a copy of it is kept as %s", path, kept)
