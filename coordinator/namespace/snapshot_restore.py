@@ -32,10 +32,6 @@ class Restoration:
     top: InodeId
     growth: Growth
 
-    @property
-    def is_whole(self) -> bool:
-        return self.growth.is_whole
-
 
 def begin(tx: Transaction, path: NamespacePath, snapshot: str) -> Restoration:
     """Raises SnapshotRefused, FileNotFound."""
@@ -59,7 +55,7 @@ def finish(tx: Transaction, restoration: Restoration, now_ms: int) -> list[Chunk
 
     The chunks that are to have more replicas than before.
     """
-    assert restoration.is_whole
+    assert restoration.growth.is_whole
     directory = _directory(tx, restoration)
     _charge(tx, restoration, directory)
     while children := tx.children(directory, "", list_page_entries):

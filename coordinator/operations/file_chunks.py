@@ -5,15 +5,13 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Final
 
-from peacefs.coordinator.metadata.model import FileChunk, InodeKind
-from peacefs.coordinator.namespace import access_checks, snapshots
-from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.metadata.model import FileChunk
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.protocol.errors import PathIsDirectory
 from peacefs.protocol.ids import show
 from peacefs.protocol.values.file_chunks import FileChunks, PlacedChunk, ReplicaPlace
 
 from .context import OperationContext
+from .read import look_up
 
 file_chunks_shown_max: Final = 500
 
@@ -26,24 +24,17 @@ class FileChunkOperations:
 
     async def shown(self, path: str, user: str, first: int = 0) -> FileChunks:
         """Return chunks from number `first` on. Raises FileNotFound, AccessDenied, PathIsDirectory."""
-        parsed, caller = parse_path(path), self._ctx.caller(user)
+        parsed = parse_path(path)
         await self._ctx.under_construction.settle(parsed)
-        with self._ctx.reader.view():
-            access_checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
-            place = snapshots.locate(self._ctx.reader, parsed)
-            access_checks.check_open(place.reader, place.path, caller)
-            status = namespace.status(place.reader, place.path)
-            chunks = namespace.layout(place.reader, status.inode)
-        if status.kind is InodeKind.DIRECTORY:
-            raise PathIsDirectory(f"Path is not a file: {path}")
+        file = look_up(self._ctx, path, parsed, user)
         first = max(0, first)
-        offsets = list(accumulate((chunk.length for chunk in chunks), initial=0))
+        offsets = list(accumulate((chunk.length for chunk in file.chunks), initial=0))
         shown = [
             PlacedChunk(show(chunk.chunk), offsets[number], chunk.length, self._places(chunk))
-            for number, chunk in enumerate(chunks)
+            for number, chunk in enumerate(file.chunks)
             if first <= number < first + file_chunks_shown_max
         ]
-        return FileChunks(path, status.length, status.replication, len(chunks), first, shown)
+        return FileChunks(path, file.status.length, file.status.replication, len(file.chunks), first, shown)
 
     def _places(self, chunk: FileChunk) -> list[ReplicaPlace]:
         members = self._ctx.cluster.members

@@ -75,7 +75,7 @@ class FileLocations:
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenedFile:
+class OpenedFile:
     """A file that the caller may read and its chunks, of one moment: now, or when a snapshot was taken."""
 
     path: str
@@ -193,33 +193,20 @@ class ReadOperations:
         """Return the usage of the whole cluster, replicas counted one by one."""
         return self._ctx.cluster.members.space()
 
-    async def _opened(self, path: str, user: str) -> _OpenedFile:
+    async def _opened(self, path: str, user: str) -> OpenedFile:
         """The file as it is when this returns; nothing may be awaited before the replicas are looked up."""
         parsed = parse_path(path)
         await self._ctx.under_construction.settle(parsed)
         if not self._ctx.is_ready:
             # A file that cannot be opened is refused at once.
-            self._open(path, parsed, user)
+            look_up(self._ctx, path, parsed, user)
             await self._ctx.until_ready()
-        opened = self._open(path, parsed, user)
+        opened = look_up(self._ctx, path, parsed, user)
         if await self._ctx.under_construction.flush(opened.status.inode):
-            opened = self._open(path, parsed, user)
+            opened = look_up(self._ctx, path, parsed, user)
         if opened.at_tx is None:
             self._ctx.access_times.note(opened.status)
         return opened
-
-    def _open(self, path: str, parsed: NamespacePath, user: str) -> _OpenedFile:
-        caller = self._ctx.caller(user)
-        with self._ctx.reader.view():
-            access_checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
-            place = snapshots.locate(self._ctx.reader, parsed)
-            access_checks.check_open(place.reader, place.path, caller)
-            status = namespace.status(place.reader, place.path)
-            chunks = namespace.layout(place.reader, status.inode)
-        if status.kind is InodeKind.DIRECTORY:
-            raise PathIsDirectory(f"Path is not a file: {path}")
-        assert sum(chunk.length for chunk in chunks) == status.length, f"{path} is not as long as its chunks"
-        return _OpenedFile(path, status, chunks, place.snapshot.at_tx if place.snapshot else None)
 
     def _read_token(
         self,
@@ -321,6 +308,24 @@ class ReadOperations:
                 if node.state is State.ALIVE and node.http_name not in exclude:
                     return node
         raise ChunkUnavailable(f"no datanode is alive to read {path} from")
+
+
+def look_up(ctx: OperationContext, path: str, parsed: NamespacePath, user: str) -> OpenedFile:
+    """Return a file that the user may read, now or in a snapshot.
+
+    Raises FileNotFound, AccessDenied, PathIsDirectory.
+    """
+    caller = ctx.caller(user)
+    with ctx.reader.view():
+        access_checks.check_way_to_snapshots(ctx.reader, parsed, caller)
+        place = snapshots.locate(ctx.reader, parsed)
+        access_checks.check_open(place.reader, place.path, caller)
+        status = namespace.status(place.reader, place.path)
+        chunks = namespace.layout(place.reader, status.inode)
+    if status.kind is InodeKind.DIRECTORY:
+        raise PathIsDirectory(f"Path is not a file: {path}")
+    assert sum(chunk.length for chunk in chunks) == status.length, f"{path} is not as long as its chunks"
+    return OpenedFile(path, status, chunks, place.snapshot.at_tx if place.snapshot else None)
 
 
 def _version(chunks: Sequence[FileChunk]) -> FileVersion:

@@ -109,9 +109,14 @@ class SnapshotOperations:
         await self._ctx.under_construction.settle_trees(parsed)
         rights = RemovalRights(self._ctx, parsed, caller)
         await rights.look()
-        job = await self._ctx.commit(lambda tx: self._begin(tx, parsed, caller, name))
+
+        def begin(tx: Transaction) -> snapshot_restore.Restoration:
+            checks.check_owner(tx, parsed, caller)
+            return snapshot_restore.begin(tx, parsed, name)
+
+        job = await self._ctx.commit(begin)
         try:
-            while not job.is_whole:
+            while not job.growth.is_whole:
                 job = await self._copy_more(job)
             try:
                 changed = await rights.commit(lambda tx: self._finish(tx, key, caller, rights, job))
@@ -125,12 +130,6 @@ class SnapshotOperations:
             raise
         finally:
             self._names.reclaim_soon()
-
-    def _begin(
-        self, tx: Transaction, path: NamespacePath, caller: Principal, name: str
-    ) -> snapshot_restore.Restoration:
-        checks.check_owner(tx, path, caller)
-        return snapshot_restore.begin(tx, path, name)
 
     def _finish(
         self,

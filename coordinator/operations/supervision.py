@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -32,6 +32,7 @@ from peacefs.protocol.values.supervised_queries import (
 )
 
 from .checkpoint_locality import find_locality
+from .query_runs import QueryRuns
 from .run_logs import RunLogs
 
 supervised_name_characters_max: Final = 100
@@ -43,29 +44,13 @@ supervised_nodes_max: Final = 256
 log = logging.getLogger("peacefs.coordinator")
 
 
-class BegunRun(Protocol):
-    """A run, and the path that its writer is given for the checkpoint."""
-
-    @property
-    def run(self) -> str: ...
-    @property
-    def location(self) -> str: ...
-
-
-class Fence(Protocol):
-    """The operations that begin and end runs: `fencing.QueryRuns`."""
-
-    def begin(self, path: str, user: str, host: str, pid: int, *, in_any_case: bool) -> Awaitable[BegunRun]: ...
-    def end(self, location: str, user: str, *, in_any_case: bool) -> Awaitable[None]: ...
-
-
 class SupervisionService:
     """Used from the event loop only. `address` is the coordinator's for HTTP, `token_of` makes a user's token."""
 
     def __init__(
         self,
         context: OperationContext,
-        fence: Fence,
+        fence: QueryRuns,
         address: Callable[[], str],
         token_of: Callable[[str, float], str] | None = None,
     ) -> None:

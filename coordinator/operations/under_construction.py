@@ -92,11 +92,11 @@ class BegunNames:
         there = self._at.get(path)
         return [] if there is None else self._fresh(now_s, there.values())
 
-    def directly_in(self, now_s: float, directory: Components) -> list[BegunName]:
-        """Those that a listing of the directory would show."""
-        depth = len(directory)
-        found = [one for one in self._begun.values() if one.path[:depth] == directory]
-        return self._fresh(now_s, (one for one in found if len(one.path) == depth + 1))
+    def listed(self, now_s: float, path: Components) -> list[BegunName]:
+        """Those of exactly this name, and those that a listing of it would show."""
+        depth = len(path)
+        found = (one for one in self._begun.values() if one.path[:depth] == path and len(one.path) <= depth + 1)
+        return self._fresh(now_s, found)
 
     def within(self, now_s: float, path: Components) -> list[BegunName]:
         """Those of this name, and of names below it."""
@@ -146,25 +146,23 @@ class UnderConstruction:
 
     def settle(self, *paths: NamespacePath) -> Awaitable[None]:
         """Before an operation on these names: whoever writes one of them has it shown, as in HDFS."""
-        if not self._names:
-            return NOTHING_TO_WAIT_FOR
-        now_s = self._monotonic()
-        return self._show([one for path in paths for one in self._names.at(now_s, path.components)], *paths)
+        return self._settle(self._names.at, *paths)
 
     def settle_listing(self, directory: NamespacePath) -> Awaitable[None]:
         """Before the names in a directory, or one that is a file's, are looked at."""
-        if not self._names:
-            return NOTHING_TO_WAIT_FOR
-        now_s = self._monotonic()
-        there = self._names.at(now_s, directory.components)
-        return self._show(there + self._names.directly_in(now_s, directory.components), directory)
+        return self._settle(self._names.listed, directory)
 
     def settle_trees(self, *paths: NamespacePath) -> Awaitable[None]:
         """Before something is done with all that is below these names, or with them."""
+        return self._settle(self._names.within, *paths)
+
+    def _settle(
+        self, find: Callable[[float, Components], list[BegunName]], *paths: NamespacePath
+    ) -> Awaitable[None]:
         if not self._names:
             return NOTHING_TO_WAIT_FOR
         now_s = self._monotonic()
-        return self._show([one for path in paths for one in self._names.within(now_s, path.components)], *paths)
+        return self._show([one for path in paths for one in find(now_s, path.components)], *paths)
 
     async def flush(self, inode: InodeId) -> bool:
         """Before a file is read: have what has come of its body flushed. Return whether somebody was asked."""
@@ -199,20 +197,12 @@ class UnderConstruction:
         for ticket in tickets:
             await self._wait(ticket, max(0.0, deadline_s - self._monotonic()))
 
-    def _answered(self, uploads: Sequence[str], waited_s: float, ticket: Ticket) -> _Answered:
-        return _Answered(self._names, uploads, waited_s, ticket)
+    def _answered(self, uploads: Sequence[str], waited_s: float, ticket: Ticket) -> Callable[[Message], None]:
+        """Return what is called with the reply of a gateway."""
 
+        def answered(reply: Message) -> None:
+            for upload in reply.missing if isinstance(reply, UploadsFlushed) else uploads:
+                self._names.missed(upload, waited_s)
+            ticket.fire()
 
-class _Answered:
-    """Called with the reply of a gateway."""
-
-    def __init__(self, names: BegunNames, uploads: Sequence[str], waited_s: float, ticket: Ticket) -> None:
-        self._names = names
-        self._uploads = uploads
-        self._waited_s = waited_s
-        self._ticket = ticket
-
-    def __call__(self, reply: Message) -> None:
-        for upload in reply.missing if isinstance(reply, UploadsFlushed) else self._uploads:
-            self._names.missed(upload, self._waited_s)
-        self._ticket.fire()
+        return answered

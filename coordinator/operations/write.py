@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -61,6 +61,7 @@ receipt_holder_timeout_s: Final = 20.0
 
 
 log = logging.getLogger("peacefs.coordinator")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,11 @@ class WriteOperations:
             if isinstance(token, FileLease):
                 publication = await self._append.complete(token, wanted.chunks, wanted.replaced)
             else:
-                publication = await self._publish_body(token, wanted.chunks)
+                publication = await self._publish_body(
+                    token,
+                    wanted.chunks,
+                    lambda file: self._ctx.commit(lambda tx: self._publish(tx, file, wanted.chunks)),
+                )
                 self._ctx.under_construction.end(token.request_id)
             self._take_in(token.path, token.replication, wanted.chunks, publication)
         if isinstance(token, FileLease):
@@ -245,13 +250,9 @@ class WriteOperations:
             if isinstance(token, FileLease):
                 renewed, publication = await self._append.flush(token, wanted, link)
             else:
-                try:
-                    renewed, publication = await self._publish_open(token, token.file, wanted, link)
-                except BadRequest:
-                    file = self._file_of_resent_body(token, wanted.chunks)
-                    if file is None:
-                        raise
-                    renewed, publication = await self._publish_open(token, file, wanted, link)
+                renewed, publication = await self._publish_body(
+                    token, wanted.chunks, lambda file: self._publish_open(token, file, wanted, link)
+                )
             self._take_in(token.path, token.replication, wanted.chunks, publication)
         lease = self._ctx.signer.verify(renewed, FileLease, self._ctx.wall_clock())
         try:
@@ -261,14 +262,17 @@ class WriteOperations:
             return Flushed(renewed, publication.length)
         return Flushed(renewed, publication.length, allocated)
 
-    async def _publish_body(self, token: FileWrite, chunks: Sequence[WrittenChunk]) -> namespace.Publication:
+    async def _publish_body(
+        self, token: FileWrite, chunks: Sequence[WrittenChunk], publish: Callable[[NewFile], Awaitable[T]]
+    ) -> T:
+        """Publish the file of a token; of a body that was sent again, another file."""
         try:
-            return await self._ctx.commit(lambda tx: self._publish(tx, token.file, chunks))
+            return await publish(token.file)
         except BadRequest:
             file = self._file_of_resent_body(token, chunks)
             if file is None:
                 raise
-            return await self._ctx.commit(lambda tx: self._publish(tx, file, chunks))
+            return await publish(file)
 
     def _file_of_resent_body(self, token: FileWrite, chunks: Sequence[WrittenChunk]) -> NewFile | None:
         """Return the file of a body that was sent to the URL of one that has come already, in part or whole.

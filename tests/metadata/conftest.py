@@ -229,7 +229,7 @@ class Space:
         """In steps of `limit`."""
         job = self.commit(lambda tx: snapshot_restore.begin(tx, parse_path(path), name))
         try:
-            while not job.is_whole:
+            while not job.growth.is_whole:
                 job = self.commit(partial(snapshot_restore.copy_step, restoration=job, limit=limit))
             self.commit(lambda tx: snapshot_restore.finish(tx, job, self.now_ms))
         except PeacefsError:

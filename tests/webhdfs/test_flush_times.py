@@ -90,8 +90,8 @@ def test_begun_names_are_found_by_name_by_directory_and_by_tree():
     for number, path in enumerate(("/a/b", "/a/c/d", "/a", "/e")):
         names.begin(begun(path, str(number)))
     assert uploads(names.at(1.0, ("a", "b"))) == ["0"]
-    assert uploads(names.directly_in(1.0, ("a",))) == ["0"]
-    assert uploads(names.directly_in(1.0, ())) == ["2", "3"]
+    assert uploads(names.listed(1.0, ("a",))) == ["0", "2"]
+    assert uploads(names.listed(1.0, ())) == ["2", "3"]
     assert uploads(names.within(1.0, ("a",))) == ["0", "1", "2"]
     names.end("1")
     assert uploads(names.within(1.0, ("a",))) == ["0", "2"]
