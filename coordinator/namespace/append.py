@@ -19,7 +19,7 @@ from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound,
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.messages import WrittenChunk
 
-from .create import Publication, check_not_garbage
+from .create import Publication, add_chunks
 from .paths import NamespacePath, parse_path
 from .quotas import charge, check_room, directories_above
 from .resolution import check_writer, find, follow
@@ -93,7 +93,7 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     replaced_bytes, freed = _cut_replaced(tx, inode, position, wanted)
     grown = sum(chunk.length for chunk in wanted.chunks) - replaced_bytes
     charge(tx, (directories_above(tx, inode.inode), NamespaceUsage(0, grown * inode.replication)))
-    added = _add_chunks(tx, inode, position, wanted)
+    added = add_chunks(tx, inode.inode, position, inode.replication, wanted.path, wanted.chunks)
     length = inode.length + grown
     tx.change_inode(structs.replace(inode, length=length, modified_ms=max(inode.modified_ms, now_ms)))
     if not wanted.keeps_lease:
@@ -159,18 +159,6 @@ def _cut_replaced(
     if sum(chunk.length for chunk in wanted.chunks) < replaced_bytes:
         raise BadRequest(f"the end of {wanted.path} cannot be replaced by less")
     return replaced_bytes, tx.cut_references(inode.inode, position)
-
-
-def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToComplete) -> list[ChunkRecord]:
-    check_not_garbage(tx, wanted.path, wanted.chunks)
-    added = []
-    for number, chunk in enumerate(wanted.chunks, position):
-        hint = tuple(receipt.node for receipt in chunk.receipts)
-        record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, inode.replication, hint)
-        if not tx.add_chunk(inode.inode, number, record, chunk.checksum):
-            raise BadRequest(f"a chunk for {wanted.path} already belongs to a file")
-        added.append(record)
-    return added
 
 
 def _request_key(wanted: AppendToComplete) -> RequestKey:

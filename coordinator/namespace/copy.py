@@ -21,13 +21,11 @@ from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChan
 from . import access_checks
 from .copy_steps import Growth, add_copy, begun, copy_references, grow
 from .paths import NamespacePath, check_creatable, check_name_length
-from .permissions import Access, Principal, refusal
+from .permissions import Principal, check_may_read
 from .quotas import charge
 from .resolution import check_not_full, find_existing, find_place
 from .retry_cache import RequestKey, cache_reply, cached_reply
 from .snapshots import locate
-
-_DIRECTORY_ACCESS = Access.READ | Access.EXECUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ def begin_copy(
     if wanted.target.is_under(wanted.source):
         raise IllegalChange(f"{wanted.source} cannot be copied to below itself: {wanted.target}")
     group = _place_for_copy(tx, wanted)[1].group
-    _need_read(wanted, wanted.source, source)
+    check_may_read(wanted.caller, wanted.source, source)
     made = add_copy(tx, place.reader, source, _as_copied(wanted, group, source), wanted.keeps)
     tx.stage(made)
     if source.kind is InodeKind.FILE:
@@ -171,20 +169,10 @@ def _grown(tx: Transaction, source: Reader, copy: TreeCopy, limit: int) -> TreeC
     wanted = copy.wanted
 
     def renewed(directory: NamespacePath, name: str, inode: Inode) -> Inode:
-        if not wanted.caller.may(inode, _access(inode)):
-            raise refusal(wanted.caller, _access(inode), directory.child(name), inode)
+        check_may_read(wanted.caller, directory.child(name), inode)
         return _as_copied(wanted, copy.group, inode)
 
     return replace(copy, growth=grow(tx, source, copy.growth, limit, renewed, wanted.keeps))
-
-
-def _need_read(wanted: CopyToMake, path: NamespacePath, inode: Inode) -> None:
-    if not wanted.caller.may(inode, _access(inode)):
-        raise refusal(wanted.caller, _access(inode), path, inode)
-
-
-def _access(inode: Inode) -> Access:
-    return Access.READ if inode.kind is InodeKind.FILE else _DIRECTORY_ACCESS
 
 
 def _need_snapshot(tx: Transaction, copy: TreeCopy) -> None:

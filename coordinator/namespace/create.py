@@ -105,7 +105,7 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
     )
     tx.add_entry(parent.inode, path.name, inode)
     tx.touch(parent.inode, now_ms)
-    added = _add_chunks(tx, inode, file, chunks)
+    added = add_chunks(tx, inode, 0, file.replication, file.path, chunks)
     return Publication(length, added, discard(tx, replaced) if replaced else [])
 
 
@@ -168,16 +168,17 @@ def _place_for_file(reader: Reader, path: NamespacePath, file: NewFile) -> Resol
     return way
 
 
-def _add_chunks(
-    tx: Transaction, inode: InodeId, file: NewFile, chunks: Sequence[WrittenChunk]
+def add_chunks(
+    tx: Transaction, inode: InodeId, first: int, replication: int, path: str, chunks: Sequence[WrittenChunk]
 ) -> list[ChunkRecord]:
-    check_not_garbage(tx, file.path, chunks)
+    """Add chunks to a file, from position `first` on. Raises AccessDenied, BadRequest."""
+    check_not_garbage(tx, path, chunks)
     added = []
-    for position, chunk in enumerate(chunks):
+    for position, chunk in enumerate(chunks, first):
         hint = tuple(receipt.node for receipt in chunk.receipts)
-        record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, file.replication, hint)
+        record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, replication, hint)
         if not tx.add_chunk(inode, position, record, chunk.checksum):
-            raise BadRequest(f"a chunk of {file.path} already belongs to a file")
+            raise BadRequest(f"a chunk of {path} already belongs to a file")
         added.append(record)
     return added
 

@@ -122,6 +122,13 @@ def refusal(caller: Principal, access: Access, path: NamespacePath, inode: Inode
     )
 
 
+def check_may_read(caller: Principal, path: NamespacePath, inode: Inode) -> None:
+    """Raise AccessDenied unless the caller may read a file, or list and enter a directory."""
+    access = Access.READ if inode.kind is InodeKind.FILE else Access.READ | Access.EXECUTE
+    if not caller.may(inode, access):
+        raise refusal(caller, access, path, inode)
+
+
 def sticky_refusal(
     caller: Principal, path: NamespacePath, inode: Inode, parent_path: NamespacePath, parent: Inode
 ) -> AccessDenied:

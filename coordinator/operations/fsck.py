@@ -15,7 +15,7 @@ from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.permissions import Access, Principal, refusal
+from peacefs.coordinator.namespace.permissions import Principal, check_may_read
 from peacefs.coordinator.namespace.resolution import existing_inode, find_existing
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.values.fsck_findings import FileFindings, FsckPage, Tally
@@ -106,7 +106,7 @@ class Fsck:
             with self._ctx.reader.view():
                 access_checks.check_pass(self._ctx.reader, top, caller)
                 inode = find_existing(self._ctx.reader, top)
-            _check_may_inspect(caller, top, inode)
+            check_may_read(caller, top, inode)
             if inode.kind is InodeKind.FILE:
                 await page.visit_file(top, inode)
             else:
@@ -129,7 +129,7 @@ class Fsck:
                 continue
             last, inode = entry
             visited += 1
-            _check_may_inspect(caller, last, inode)
+            check_may_read(caller, last, inode)
             if inode.kind is InodeKind.DIRECTORY:
                 page.tally.directories += 1
                 directories.append(_Directory(inode.inode, last))
@@ -151,13 +151,6 @@ class Fsck:
                 child = reader.child(directories[-1].inode, name)
                 if child is None or (inode := existing_inode(reader, child)).kind is InodeKind.FILE:
                     break
-                _check_may_inspect(caller, directories[-1].path.child(name), inode)
+                check_may_read(caller, directories[-1].path.child(name), inode)
                 directories.append(_Directory(child, directories[-1].path.child(name)))
         return directories
-
-
-def _check_may_inspect(caller: Principal, path: NamespacePath, inode: Inode) -> None:
-    """Raises AccessDenied."""
-    access = Access.READ if inode.kind is InodeKind.FILE else Access.READ | Access.EXECUTE
-    if not caller.may(inode, access):
-        raise refusal(caller, access, path, inode)
