@@ -7,7 +7,7 @@ read and is not durable; an answer must wait until it is.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import KeysView, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -223,32 +223,30 @@ class Reader:
         row = self._rows.cached_row(CHUNK, chunk)
         return row[5] if row else 0
 
-    def referrers(
-        self, chunk: ChunkId, after: tuple[int, ...], limit: int
-    ) -> tuple[list[InodeId], tuple[int, ...]]:
-        """Search the `limit` references that follow `after` for files that refer to a chunk. Begin with ().
+    def referrers(self, chunk: ChunkId, limit: int) -> Iterator[list[InodeId]]:
+        """Search all references, `limit` per step, for files that refer to a chunk. Yield those of each step.
 
-        Return these files, and the `after` of the next call; () at the end. Each reference is read, since no index
-        leads from a chunk to its files.
+        No index leads from a chunk to its files. A file that changes meanwhile may be missed.
         """
-        begin = after or (-1, -1, -1)
-        of = "FROM reference WHERE (inode, position, to_tx) > (?, ?, ?)"
-        query = self._rows.image.query
-        ends = query(f"SELECT inode, position, to_tx {of} ORDER BY 1, 2, 3 LIMIT 1 OFFSET ?", *begin, limit - 1)
-        end = ends[0] if ends else (LIVE, LIVE, LIVE)
+        changed, found = self._rows.changed[REFERENCE], set[InodeId]()
+        inodes = list(changed)
+        for at in range(0, len(inodes), limit):
+            self._rows.look_at_all(REFERENCE)
+            there = {inode: changed.get(inode, {}).values() for inode in inodes[at : at + limit]}
+            step = [inode for inode, rows in there.items() if any(row and row[4] == chunk for _, row in rows)]
+            found.update(step)
+            yield step
+        begin, of = (-1, -1, -1), "FROM reference WHERE (inode, position, to_tx) > (?, ?, ?)"
+        page = f"SELECT inode, position, to_tx {of} ORDER BY 1, 2, 3 LIMIT 1 OFFSET ?"
         until = f"(inode, position, to_tx) <= (?, ?, ?) AND chunk = ? AND to_tx = {LIVE}"
-        found = {row[0] for row in query(f"SELECT DISTINCT inode {of} AND {until}", *begin, *end, chunk)}
-        self._rows.look_at_all(REFERENCE)
-        changed: dict[InodeId, bool] = {}
-        for (inode, _), row in self._rows.changed_in(REFERENCE):
-            if begin[0] <= inode <= end[0]:
-                changed[inode] = changed.get(inode, False) or (row is not None and row[4] == chunk)
-        for inode, is_in_change in changed.items():
-            if is_in_change or any(row[4] == chunk for row in self._references(inode)):
-                found.add(inode)
-            else:
-                found.discard(inode)
-        return sorted(found), tuple(end) if ends else ()
+        within = f"SELECT DISTINCT inode {of} AND {until}"
+        while begin:
+            self._rows.look_at_all(REFERENCE)
+            ends = self._rows.image.query(page, *begin, limit - 1)
+            rows = self._rows.image.query(within, *begin, *(ends[0] if ends else (LIVE, LIVE, LIVE)), chunk)
+            in_image = {row[0] for row in rows} - found
+            yield sorted(inode for inode in in_image if any(row[4] == chunk for row in self._references(inode)))
+            begin = ends[0] if ends else ()
 
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None:
         row = self._rows.cached_row(CHUNK, chunk)

@@ -42,13 +42,11 @@ class ChunkExplanations:
         """Return the paths of files that refer to a chunk, and whether there are more than are shown."""
         reader, found = self._ctx.reader, 0
         paths: dict[str, None] = {}
-        cursor: tuple[int, ...] = ()
         references = reader.reference_count(chunk)
-        while found < references:
-            inodes, cursor = reader.referrers(chunk, cursor, chunk_references_per_turn)
+        for inodes in reader.referrers(chunk, chunk_references_per_turn):
             found += len(inodes)
             paths |= dict.fromkeys(path for inode in inodes if (path := self._path(inode)) is not None)
-            if len(paths) > chunk_files_shown_max or not cursor:
+            if found >= references or len(paths) > chunk_files_shown_max:
                 break
             await self._ctx.sleep(0)
         return sorted(paths)[:chunk_files_shown_max], len(paths) > chunk_files_shown_max

@@ -126,15 +126,18 @@ def test_chunks_lead_back_to_all_files_that_refer_to_them_however_few_are_looked
         store.commit(lambda tx, inode=inode, own=own: tx.add_chunk(inode, 0, own, 7))
     store.commit(lambda tx: tx.add_chunk(files[1], 1, shared, 7))
     store.commit(lambda tx: tx.add_reference(files[4], 1, shared.chunk, 10))
-    for limit in (1, 2, 3, 7, 100):
-        found: list[InodeId] = []
-        cursor: tuple[int, ...] = ()
-        for _ in range(20):
-            inodes, cursor = store.reader.referrers(shared.chunk, cursor, limit)
-            found += inodes
-            if not cursor:
-                break
-        assert not cursor and found == [files[1], files[4]], limit
+    for is_in_image in (False, True):
+        if is_in_image:
+            store.metadata.catch_up()
+        for limit in (1, 2, 3, 7, 100):
+            steps = list(store.reader.referrers(shared.chunk, limit))
+            assert [inode for step in steps for inode in step] == [files[1], files[4]], limit
+            # Five files and seven references, some of which may be changed and in the image.
+            assert all(len(step) <= limit for step in steps) and len(steps) >= 5 / limit
+    own = store.reader.references(files[4])[0].chunk
+    store.commit(lambda tx: tx.drop_references(files[4], 10))
+    assert [step for step in store.reader.referrers(shared.chunk, 2) if step] == [[files[1]]]
+    assert not any(store.reader.referrers(own, 2))
 
 
 def test_chunks_that_are_kept_and_the_floor_are_what_garbage_is_judged_by(store: Opened) -> None:
