@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
@@ -119,11 +119,7 @@ def verify(path: Path, advice: str = _ADVICE) -> None:
         if fault is not None:
             where = f"page {damaged[0]} is not what was written, and {fault}" if damaged else fault
             raise StartupError(f"{path} is damaged ({where}). {advice}")
-    try:
-        with contextlib.closing(connect_past_sums(path)) as connection:
-            _verify_contents(path, connection, advice)
-    except apsw.Error as error:
-        raise StartupError(f"{path} is damaged ({error}). {advice}") from None
+    _read(path, _verify_contents, advice)
 
 
 def provide_sums(path: Path) -> None:
@@ -185,9 +181,13 @@ def verify_identity(path: Path, advice: str = _ADVICE) -> None:
         raise StartupError(f"cannot read {path}: {error.strerror}") from None
     if magic != _MAGIC:
         raise StartupError(f"{path} is not peacefs metadata: it does not begin as an SQLite file does. {advice}")
+    _read(path, _verify_identity, advice)
+
+
+def _read(path: Path, verify: Callable[[Path, apsw.Connection, str], None], advice: str) -> None:
     try:
         with contextlib.closing(connect_past_sums(path)) as connection:
-            _verify_identity(path, connection, advice)
+            verify(path, connection, advice)
     except apsw.Error as error:
         raise StartupError(f"{path} is damaged ({error}). {advice}") from None
 

@@ -24,11 +24,9 @@ from peacefs.coordinator.metadata.log.segments import (
     sync_entries,
 )
 from peacefs.coordinator.metadata.store import Metadata
-from peacefs.protocol.errors import StartupError
-from peacefs.runtime import private_files
-from peacefs.runtime.disk_files import sync_directory
+from peacefs.protocol.errors import PeacefsError, StartupError
 
-from . import connections, lost_commits, row_digest
+from . import backup, connections, lost_commits, row_digest
 from . import file as metadata_file
 from .commit_record import Acknowledged, CommitRecord
 from .connections import connect_plain, connect_read_only
@@ -45,24 +43,17 @@ log = logging.getLogger("peacefs.coordinator")
 class FileWitness:
     """The `Witness` of an open store: checks that its files are at their paths, and records the last commit."""
 
-    def __init__(
-        self,
-        place: StorePlace,
-        record: CommitRecord,
-        log: SegmentLog,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, place: StorePlace, record: CommitRecord, log: SegmentLog) -> None:
         self._place = place
         self._log = log
         self._record = record
-        self._wall_clock = wall_clock
 
     def check(self) -> None:
         self._place.check()
         self._log.check()
 
     def note(self, tx: int, epoch: int) -> None:
-        self._record.note(Acknowledged(tx, epoch, int(self._wall_clock() * 1000)))
+        self._record.note(Acknowledged(tx, epoch, int(time.time() * 1000)))
 
     def sync(self) -> None:
         self._record.sync()
@@ -169,7 +160,7 @@ def _bring_up_to_date(path: Path) -> None:
 
 
 def _keep_before_conversion(path: Path) -> None:
-    """Copy a store of an earlier release. Replaces a copy that a crash left unfinished. Raises StartupError."""
+    """Copy a store of an earlier release. Replaces a copy that a crash left. Raises StartupError."""
     with contextlib.closing(connect_read_only(path)) as source:
         version = schema_version(source)
         if (
@@ -183,19 +174,12 @@ def _keep_before_conversion(path: Path) -> None:
                 f"{segment} does not belong to {path}, which is of an earlier release. Nothing was changed; move "
                 "it away, and all others of that name"
             )
-        kept = path.with_name(f"{path.name}.schema-{version}")
-        copying = kept.with_name(kept.name + ".part")
-        try:
-            private_files.create_file(copying)
-            with contextlib.closing(connect_plain(copying)) as sink:
-                with sink.backup("main", source, "main") as backup:
-                    backup.step()
-                sink.execute("PRAGMA journal_mode = DELETE")
-            metadata_file.sync(copying)
-            copying.rename(kept)
-            sync_directory(str(path.parent))
-        except OSError as error:
-            raise StartupError(f"cannot write {kept}: {error.strerror or error}") from None
+    kept = path.with_name(f"{path.name}.schema-{version}")
+    try:
+        with backup.staged(kept, replace=True) as copying:
+            backup.copy(path, copying, lambda done, total: None, is_exact=True)
+    except PeacefsError as error:
+        raise StartupError(error.message) from None
     log.warning("%s is of an earlier release: it is converted now, and a copy of it is kept as %s", path, kept)
 
 
