@@ -6,9 +6,7 @@ read and is not durable; an answer must wait until it is.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, KeysView, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from peacefs.protocol.ids import ChunkId, NodeId
@@ -66,7 +64,10 @@ GC_FLOOR_HELD_FOR_LOST_COMMITS: Final = 2
 
 
 class Reader:
-    """Reads the current state. Used by the thread that owns the metadata."""
+    """Reads the current state. Used by the thread that owns the metadata.
+
+    All that is read between two `await` is of one state.
+    """
 
     #: The directory at which paths begin.
     root: InodeId = ROOT
@@ -74,10 +75,6 @@ class Reader:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._discarded: list[InodeId] = []
-
-    def view(self) -> AbstractContextManager[None]:
-        """Return a context in which all reads see one state. Inside, the caller must not await anything."""
-        return _VIEW
 
     def at(self, at_tx: int, root: InodeId) -> Reader:
         """Return a reader of the state after transaction `at_tx`, in which paths begin at `root`."""
@@ -475,9 +472,6 @@ class PastReader(Reader):
 
     def _references(self, inode: InodeId) -> list[Row]:
         return self._valid(REFERENCE, inode)
-
-
-_VIEW: Final[AbstractContextManager[None]] = contextlib.nullcontext()
 
 
 def _parts(second: Any) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """HDFS's checks of a caller before each operation: functions that raise AccessDenied or do nothing.
 
-Each is called in the same view or transaction as the operation, before it. For a superuser they cost nothing.
+Each is called before the operation, and nothing is awaited in between. For a superuser they cost nothing.
 A path through a file is refused here too, as HDFS looks at it together with the right to pass: with AccessDenied,
 or with ParentNotDirectory by operations that make a name. What else is wrong with a path is the operation's to
 say: a check that finds nothing to hold against the caller passes.
@@ -237,7 +237,7 @@ def check_set_owner(
 
 
 def check_summary(reader: Reader, path: NamespacePath, caller: Principal) -> Generator[None, None, None]:
-    """Step by step, each in a view of its own, so that others get their turn: a tree may be large."""
+    """Step by step, so that others get their turn in between: a tree may be large."""
     yield from _check_directories(reader, path, caller, Access.READ | Access.EXECUTE, empty_too=True)
 
 
@@ -306,15 +306,13 @@ def _check_changed(tx: Transaction, number: InodeId, child: InodeId | None, call
 def _check_directories(
     reader: Reader, path: NamespacePath, caller: Principal, access: Access, empty_too: bool
 ) -> Generator[None, None, None]:
-    with reader.view():
-        passed = _pass(reader, path, caller)
+    passed = _pass(reader, path, caller)
     if passed is None or passed.target is None or passed.target.kind is InodeKind.FILE:
         return
     unread = [(path, passed.target, "")]
     while unread:
         where, directory, after = unread.pop()
-        with reader.view():
-            children = reader.children(directory.inode, after, tree_entries_per_turn)
+        children = reader.children(directory.inode, after, tree_entries_per_turn)
         if (children or empty_too) and not caller.may(directory, access):
             raise refusal(caller, access, where, directory)
         if len(children) == tree_entries_per_turn:

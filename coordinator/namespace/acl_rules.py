@@ -16,7 +16,6 @@ from peacefs.protocol.values.acl_entries import AclEntry, EntryType, Scope, acl_
 
 acl_entries_max: Final = 32
 
-
 _BASE: Final = (EntryType.USER, EntryType.GROUP, EntryType.OTHER)
 _STICKY: Final = 0o1000
 _MINIMAL_ENTRIES: Final = 3

@@ -48,8 +48,7 @@ class AppendToComplete:
 
 def check_append(reader: Reader, path: NamespacePath) -> Inode:
     """The file. Raises FileNotFound, FileAlreadyExists for a directory, as HDFS does."""
-    with reader.view():
-        return _file_to_extend(reader, path)
+    return _file_to_extend(reader, path)
 
 
 def take_lease(tx: Transaction, path: NamespacePath, expected: InodeId, lease: Lease) -> Inode:
@@ -119,11 +118,10 @@ def lease_published(tx: Transaction, path: NamespacePath, lease: Lease, *, befor
 
 def check_extension(reader: Reader, inode: InodeId, written_bytes: int) -> None:
     """Before a further chunk of a file that is extended is placed. Raises BytesQuotaExceeded."""
-    with reader.view():
-        file = reader.inode(inode)
-        if file is not None:
-            space = (written_bytes + 1) * file.replication
-            check_room(reader, directories_above(reader, inode), NamespaceUsage(0, space))
+    file = reader.inode(inode)
+    if file is not None:
+        space = (written_bytes + 1) * file.replication
+        check_room(reader, directories_above(reader, inode), NamespaceUsage(0, space))
 
 
 def check_chunk_count(path: object, chunks: int) -> None:

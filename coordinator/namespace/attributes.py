@@ -34,7 +34,6 @@ from .resolution import find_existing
 attributes_per_inode_max: Final = 32
 attribute_bytes_max: Final = 16 * KIB
 
-
 _PREFIX_WANTED = "An XAttr name must be prefixed with user/trusted/security/system/raw, followed by a '.'"
 _STICKY = 0o1000
 

@@ -43,16 +43,14 @@ def check_create(reader: Reader, path: NamespacePath, file: NewFile) -> bool:
     even a byte has room there is no need to begin.
     """
     check_creatable(path)
-    with reader.view():
-        way = _place_for_file(reader, path, file)
-        _check_room(reader, way, file.replication)
-        return way.is_whole
+    way = _place_for_file(reader, path, file)
+    _check_room(reader, way, file.replication)
+    return way.is_whole
 
 
 def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, replication: int) -> None:
     """Before a further chunk of a new file is placed. Raises NamesQuotaExceeded, BytesQuotaExceeded."""
-    with reader.view():
-        _check_room(reader, follow(reader, path), (written_bytes + 1) * replication)
+    _check_room(reader, follow(reader, path), (written_bytes + 1) * replication)
 
 
 def _check_room(reader: Reader, way: ResolvedPath, space: int) -> None:

@@ -124,11 +124,10 @@ class ReplicationResult:
 
 def status(reader: Reader, path: NamespacePath) -> InodeStatus:
     """Raises FileNotFound; for a path through a file too, as HDFS does for a status alone."""
-    with reader.view():
-        way = follow(reader, path)
-        if not way.is_whole:
-            raise FileNotFound(f"File does not exist: {path}")
-        return status_as("", way.deepest)
+    way = follow(reader, path)
+    if not way.is_whole:
+        raise FileNotFound(f"File does not exist: {path}")
+    return status_as("", way.deepest)
 
 
 def status_of_inode(reader: Reader, inode: InodeId) -> InodeStatus:
@@ -158,16 +157,15 @@ def list_page(
     """Up to `limit` entries after the name `start_after`; a file lists itself. Those that follow are counted up to
     `remaining_max`. Raises FileNotFound.
     """
-    with reader.view():
-        inode = find_existing(reader, path)
-        if inode.kind is InodeKind.FILE:
-            return ListPage([status_as("", inode)], 0)
-        children = reader.children(inode.inode, start_after or "", limit + 1)
-        if len(children) <= limit:
-            return ListPage([status_as(name, child) for name, child in children], 0)
-        del children[limit:]
-        remaining = reader.count_children(inode.inode, children[-1][0], remaining_max)
-        return ListPage([status_as(name, child) for name, child in children], remaining)
+    inode = find_existing(reader, path)
+    if inode.kind is InodeKind.FILE:
+        return ListPage([status_as("", inode)], 0)
+    children = reader.children(inode.inode, start_after or "", limit + 1)
+    if len(children) <= limit:
+        return ListPage([status_as(name, child) for name, child in children], 0)
+    del children[limit:]
+    remaining = reader.count_children(inode.inode, children[-1][0], remaining_max)
+    return ListPage([status_as(name, child) for name, child in children], remaining)
 
 
 def content_summary(reader: Reader, path: NamespacePath) -> TreeSummary:
@@ -184,10 +182,9 @@ def content_summary(reader: Reader, path: NamespacePath) -> TreeSummary:
 def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, TreeSummary]:
     """Does what `content_summary` does in turns that are short, however large the tree is.
 
-    Each page of each directory is a view of its own, so that what changes meanwhile may be counted or not.
+    Others get their turn after each page, so what changes meanwhile may be counted or not.
     """
-    with reader.view():
-        top = find_existing(reader, path)
+    top = find_existing(reader, path)
     if top.kind is InodeKind.FILE:
         return TreeSummary(0, 1, top.length, top.length * top.replication)
     directories, files, length, space = 1, 0, 0, 0
@@ -215,9 +212,8 @@ def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, Tre
 
 def quota(reader: Reader, path: NamespacePath) -> Quota | None:
     """Return the quota of the directory itself; None also for a path that does not exist."""
-    with reader.view():
-        way = follow(reader, path)
-        return reader.quota(way.last) if way.is_whole else None
+    way = follow(reader, path)
+    return reader.quota(way.last) if way.is_whole else None
 
 
 def chunk_page(reader: Reader, after: ChunkId, limit: int) -> list[ChunkRecord]:

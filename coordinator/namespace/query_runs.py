@@ -39,7 +39,7 @@ def end(tx: Transaction, location: NamespacePath, now_ms: int) -> None:
 
 
 def status(reader: Reader, directory: InodeId, path: NamespacePath, run: RecordedRun) -> RunStatus:
-    """Describe the latest run of a directory; in a view."""
+    """Describe the latest run of a directory."""
     plain = NamespacePath(path.components)
     return RunStatus(
         path=str(plain),

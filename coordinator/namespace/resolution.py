@@ -100,7 +100,7 @@ def described(run: RecordedRun) -> str:
 
 
 def existing_inode(reader: Reader, inode: InodeId) -> Inode:
-    """The inode that an entry, seen in the same view, names."""
+    """The inode that an entry names; nothing was awaited since the entry was read."""
     found = reader.inode(inode)
     assert found is not None, f"an entry names inode {inode}, which does not exist"
     return found

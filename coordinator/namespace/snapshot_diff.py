@@ -146,8 +146,7 @@ def _read_tree(reader: Reader, directory: InodeId) -> Generator[None, None, _Tre
     unread = [(directory, "")]
     while unread:
         parent, after = unread.pop()
-        with reader.view():
-            children = reader.children(parent, after, tree_entries_per_turn)
+        children = reader.children(parent, after, tree_entries_per_turn)
         if len(children) == tree_entries_per_turn:
             unread.append((parent, children[-1][0]))
         above = tree[parent].path

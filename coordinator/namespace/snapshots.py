@@ -102,18 +102,16 @@ def is_list_of_snapshots(path: NamespacePath) -> bool:
 
 def list_page(reader: Reader, path: NamespacePath, start_after: str | None, limit: int) -> ListPage:
     """List `.snapshot`: each snapshot as the directory that it shows. Raises FileNotFound."""
-    with reader.view():
-        directory = _directory_of_list(reader, path).inode
-        found = [snapshot for snapshot in reader.snapshots(directory) if snapshot.name > (start_after or "")]
-        return ListPage(
-            [_status(reader, directory, snapshot) for snapshot in found[:limit]], max(0, len(found) - limit)
-        )
+    directory = _directory_of_list(reader, path).inode
+    found = [snapshot for snapshot in reader.snapshots(directory) if snapshot.name > (start_after or "")]
+    return ListPage(
+        [_status(reader, directory, snapshot) for snapshot in found[:limit]], max(0, len(found) - limit)
+    )
 
 
 def status_of_list(reader: Reader, path: NamespacePath) -> InodeStatus:
     """`.snapshot` itself is a directory of whose snapshots it holds. Raises FileNotFound."""
-    with reader.view():
-        return status_as("", _directory_of_list(reader, path))
+    return status_as("", _directory_of_list(reader, path))
 
 
 def _directory_of_list(reader: Reader, path: NamespacePath) -> Inode:
@@ -130,7 +128,7 @@ def _status(reader: Reader, directory: InodeId, snapshot: Snapshot) -> InodeStat
 
 
 def snapshottable_directories(reader: Reader) -> list[SnapshottableDirectory]:
-    """All that have a name; in a view. In order of their paths."""
+    """All that have a name, in order of their paths."""
     found = []
     for directory in reader.snapshot_directories():
         inode = reader.inode(directory)
@@ -143,7 +141,7 @@ def snapshottable_directories(reader: Reader) -> list[SnapshottableDirectory]:
 
 
 def list_snapshots(reader: Reader, path: NamespacePath) -> list[ListedSnapshot]:
-    """In order of their names; in a view. Raises SnapshotRefused, FileNotFound."""
+    """In order of their names. Raises SnapshotRefused, FileNotFound."""
     directory = snapshottable(reader, path)
     return [ListedSnapshot(_status(reader, directory, one), one.at_tx) for one in reader.snapshots(directory)]
 

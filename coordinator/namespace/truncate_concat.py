@@ -95,11 +95,10 @@ def is_repeated_concat(
 
     As with a rename, no source must be there any more, and the target must be what the concatenation made of it.
     """
-    with reader.view():
-        way = find(reader, target)
-        if not way.is_whole or any(find(reader, source).is_whole for source in sources):
-            return False
-        first = cached_reply(reader, _trace(way.deepest, sources))
+    way = find(reader, target)
+    if not way.is_whole or any(find(reader, source).is_whole for source in sources):
+        return False
+    first = cached_reply(reader, _trace(way.deepest, sources))
     return first is not None and now_ms - first.answer < rename_memory_s * 1000
 
 

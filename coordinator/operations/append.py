@@ -134,12 +134,11 @@ class AppendOperations:
         return self._ctx.signer.sign(token)
 
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
-        with self._ctx.reader.view():
-            access_checks.check_append(self._ctx.reader, path, self._ctx.caller(user))
-            check_writer(self._ctx.reader, path)
-            inode = namespace.check_append(self._ctx.reader, path)
-            namespace.check_extension(self._ctx.reader, inode.inode, 0)
-            return inode
+        access_checks.check_append(self._ctx.reader, path, self._ctx.caller(user))
+        check_writer(self._ctx.reader, path)
+        inode = namespace.check_append(self._ctx.reader, path)
+        namespace.check_extension(self._ctx.reader, inode.inode, 0)
+        return inode
 
     async def renew(self, wanted: RenewLease, link: NodeId | None = None) -> Done:
         """Raises LeaseExpired."""

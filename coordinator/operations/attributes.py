@@ -48,9 +48,8 @@ class AttributeOperations:
         """Look up attributes by name; without names, all that the user may see. In snapshots as they were."""
         parsed, caller, named = parse_path(path), self._ctx.caller(user), [parse_name(name) for name in names]
         await self._ctx.under_construction.settle(parsed)
-        with self._ctx.reader.view():
-            checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
-            if is_list_of_snapshots(parsed):
-                parsed = parsed.ancestor(len(parsed.components) - 1)
-            place = locate(self._ctx.reader, parsed)
-            return attributes.attributes(place.reader, place.path, caller, named)
+        checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
+        if is_list_of_snapshots(parsed):
+            parsed = parsed.ancestor(len(parsed.components) - 1)
+        place = locate(self._ctx.reader, parsed)
+        return attributes.attributes(place.reader, place.path, caller, named)

@@ -50,7 +50,6 @@ def find_locality(reader: Reader, cluster: Cluster, checkpoint: str) -> Generato
 
 def _top(reader: Reader, checkpoint: str) -> list[tuple[InodeId, str]]:
     try:
-        with reader.view():
-            return [(find_existing(reader, parse_path(checkpoint)).inode, "")]
+        return [(find_existing(reader, parse_path(checkpoint)).inode, "")]
     except PathError:
         return []

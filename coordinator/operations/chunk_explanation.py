@@ -7,12 +7,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from peacefs.coordinator.cluster.explain import Explainer
-from peacefs.coordinator.metadata.model import InodeId
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
 
 from .context import OperationContext
+from .temporary_files import path_of
 
 # So many of the files that refer to a chunk are reported, and so many references are read for that in one turn of
 # the event loop.
@@ -45,16 +45,8 @@ class ChunkExplanations:
         references = reader.reference_count(chunk)
         for inodes in reader.referrers(chunk, chunk_references_per_turn):
             found += len(inodes)
-            paths |= dict.fromkeys(path for inode in inodes if (path := self._path(inode)) is not None)
+            paths |= dict.fromkeys(str(path) for inode in inodes if (path := path_of(reader, inode)) is not None)
             if found >= references or len(paths) > chunk_files_shown_max:
                 break
             await self._ctx.sleep(0)
         return sorted(paths)[:chunk_files_shown_max], len(paths) > chunk_files_shown_max
-
-    def _path(self, inode: InodeId) -> str | None:
-        """None for what was deleted and waits to be reclaimed, and for what only a snapshot shows."""
-        reader = self._ctx.reader
-        with reader.view():
-            if not reader.is_in_tree(inode):
-                return None
-            return "/" + "/".join(name for _parent, name in reader.ancestors(inode))

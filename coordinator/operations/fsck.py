@@ -103,9 +103,8 @@ class Fsck:
         page = _FsckPage(self._ctx, every_file=every_file)
         directories = self._resume(top, parse_path(after), caller) if after is not None else []
         if after is None:
-            with self._ctx.reader.view():
-                access_checks.check_pass(self._ctx.reader, top, caller)
-                inode = find_existing(self._ctx.reader, top)
+            access_checks.check_pass(self._ctx.reader, top, caller)
+            inode = find_existing(self._ctx.reader, top)
             check_may_read(caller, top, inode)
             if inode.kind is InodeKind.FILE:
                 await page.visit_file(top, inode)
@@ -143,14 +142,13 @@ class Fsck:
         if not after.is_under(top):
             raise BadRequest(f"an inspection of {top} cannot go on after {after}")
         reader = self._ctx.reader
-        with reader.view():
-            access_checks.check_list(reader, top, caller)
-            directories = [_Directory(find_existing(reader, top).inode, top)]
-            for name in after.components[len(top.components) :]:
-                directories[-1].after = name
-                child = reader.child(directories[-1].inode, name)
-                if child is None or (inode := existing_inode(reader, child)).kind is InodeKind.FILE:
-                    break
-                check_may_read(caller, directories[-1].path.child(name), inode)
-                directories.append(_Directory(child, directories[-1].path.child(name)))
+        access_checks.check_list(reader, top, caller)
+        directories = [_Directory(find_existing(reader, top).inode, top)]
+        for name in after.components[len(top.components) :]:
+            directories[-1].after = name
+            child = reader.child(directories[-1].inode, name)
+            if child is None or (inode := existing_inode(reader, child)).kind is InodeKind.FILE:
+                break
+            check_may_read(caller, directories[-1].path.child(name), inode)
+            directories.append(_Directory(child, directories[-1].path.child(name)))
         return directories

@@ -52,12 +52,11 @@ class Names:
         return status
 
     def _status(self, parsed: NamespacePath, caller: Principal) -> InodeStatus:
-        with self._ctx.reader.view():
-            place = self._locate(parsed, caller)
-            if place is None:
-                return snapshots.status_of_list(self._ctx.reader, parsed)
-            checks.check_pass(place.reader, place.path, caller)
-            return namespace.status(place.reader, place.path)
+        place = self._locate(parsed, caller)
+        if place is None:
+            return snapshots.status_of_list(self._ctx.reader, parsed)
+        checks.check_pass(place.reader, place.path, caller)
+        return namespace.status(place.reader, place.path)
 
     async def list_page(
         self,
@@ -71,18 +70,16 @@ class Names:
         """A page, and how many entries follow it, counted up to `remaining_max`."""
         parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_listing(parsed)
-        with self._ctx.reader.view():
-            place = self._locate(parsed, caller)
-            if place is None:
-                return snapshots.list_page(self._ctx.reader, parsed, start_after, limit)
-            checks.check_list(place.reader, place.path, caller)
-            return namespace.list_page(place.reader, place.path, start_after, limit, remaining_max=remaining_max)
+        place = self._locate(parsed, caller)
+        if place is None:
+            return snapshots.list_page(self._ctx.reader, parsed, start_after, limit)
+        checks.check_list(place.reader, place.path, caller)
+        return namespace.list_page(place.reader, place.path, start_after, limit, remaining_max=remaining_max)
 
     async def content_summary(self, path: str, user: str) -> TreeSummary:
         parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(parsed)
-        with self._ctx.reader.view():
-            place = self._locate(parsed, caller)
+        place = self._locate(parsed, caller)
         if place is None:
             raise FileNotFound(f"File does not exist: {parsed}")
         await self._ctx.in_turns(checks.check_summary(place.reader, place.path, caller))
@@ -94,13 +91,12 @@ class Names:
         """Raises AccessDenied, FileNotFound."""
         parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
-        with self._ctx.reader.view():
-            place = self._locate(parsed, caller)
-            if place is None:
-                snapshots.status_of_list(self._ctx.reader, parsed)
-                return
-            checks.check_access(place.reader, place.path, caller, access)
-            namespace.status(place.reader, place.path)
+        place = self._locate(parsed, caller)
+        if place is None:
+            snapshots.status_of_list(self._ctx.reader, parsed)
+            return
+        checks.check_access(place.reader, place.path, caller, access)
+        namespace.status(place.reader, place.path)
 
     def _locate(self, path: NamespacePath, caller: Principal) -> snapshots.SnapshotPlace | None:
         """Return the state in which to look a path up; None for the list of a directory's snapshots."""

@@ -19,8 +19,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 def warn_of_open_directories(reader: Reader) -> None:
     """Log one line for each of them."""
-    with reader.view():
-        found = [(path, follow(reader, path)) for path in map(parse_path, GUARDED)]
+    found = [(path, follow(reader, path)) for path in map(parse_path, GUARDED)]
     for path, way in found:
         if way.is_whole and is_open(way.deepest.permission):
             log.warning(

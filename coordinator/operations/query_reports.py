@@ -21,9 +21,7 @@ from peacefs.protocol.values.query_reports import QueryReport
 from .context import OperationContext
 from .viewer import Viewer
 
-# Drivers' reports of their queries: how many the coordinator remembers; texts and durations in one; how many
-# unsent ones a driver keeps; how often it says that nothing has changed; when it tries again; how long it waits at
-# its end for the last, and for an answer to each.
+# Maximum number of drivers' reports that the coordinator remembers.
 reports_remembered_max: Final = 1000
 
 
@@ -37,10 +35,9 @@ class QueryReports:
     def report(self, said: QueryReport) -> None:
         """Takes the place of what was said before. Raises RunSuperseded, FileNotFound, AccessDenied."""
         location, caller = changeable_path(said.location), self._ctx.caller(said.user)
-        with self._ctx.reader.view():
-            checks.check_access(self._ctx.reader, location, caller, Access.WRITE)
-            check_writer(self._ctx.reader, location)
-            find_existing(self._ctx.reader, location)
+        checks.check_access(self._ctx.reader, location, caller, Access.WRITE)
+        check_writer(self._ctx.reader, location)
+        find_existing(self._ctx.reader, location)
         root = NamespacePath(location.components)
         self._last[root] = msgspec.structs.replace(said, reported_ms=self._ctx.now_ms())
         self._last.move_to_end(root)
@@ -54,13 +51,12 @@ class QueryReports:
         """
         top, caller = NamespacePath(parse_path(path).components), self._ctx.caller(viewer.user)
         found = []
-        with self._ctx.reader.view():
-            for root, said in self._last.items():
-                if root == top or root.is_under(top):
-                    try:
-                        checks.check_list(self._ctx.reader, root, caller)
-                    except AccessDenied:
-                        continue
-                    if viewer.sees(said.user) or checks.may_write(self._ctx.reader, root, caller):
-                        found.append((root.components, said))
+        for root, said in self._last.items():
+            if root == top or root.is_under(top):
+                try:
+                    checks.check_list(self._ctx.reader, root, caller)
+                except AccessDenied:
+                    continue
+                if viewer.sees(said.user) or checks.may_write(self._ctx.reader, root, caller):
+                    found.append((root.components, said))
         return [said for _, said in sorted(found, key=lambda one: one[0])]

@@ -35,7 +35,6 @@ runs_listed_max: Final = 10_000
 runs_per_turn: Final = 100
 run_host_characters_max: Final = 255
 
-
 _DIRECTORY_PERMISSION = 0o755
 log = logging.getLogger("peacefs.coordinator")
 
@@ -75,8 +74,7 @@ class QueryRuns:
         begun = await self._ctx.commit(lambda tx: run_once(tx, key, now_ms, change), in_any_case=in_any_case)
         if not begun.before:
             log.info("run %s of %s: %s", show(run.number), root, described(run))
-        with self._ctx.reader.view():
-            return _latest(self._ctx.reader, runs.location(root, begun.answer))
+        return _latest(self._ctx.reader, runs.location(root, begun.answer))
 
     async def end(self, location: str, user: str, request_id: str = "", *, in_any_case: bool = False) -> None:
         """End a run at the word of its holder. Raises RunSuperseded, AccessDenied, BadRequest."""
@@ -98,9 +96,8 @@ class QueryRuns:
         Raises FileNotFound, AccessDenied, BadRequest for more than `runs_listed_max`.
         """
         parsed, caller = parse_path(path), self._ctx.caller(viewer.user)
-        with self._ctx.reader.view():
-            checks.check_list(self._ctx.reader, parsed, caller)
-            find_existing(self._ctx.reader, parsed)
+        checks.check_list(self._ctx.reader, parsed, caller)
+        find_existing(self._ctx.reader, parsed)
         found = await self._ctx.in_turns(
             _below(self._ctx.reader, NamespacePath(parsed.components), caller, viewer)
         )
@@ -110,18 +107,17 @@ class QueryRuns:
 def _below(
     reader: Reader, top: NamespacePath, caller: Principal, viewer: Viewer
 ) -> Generator[None, None, list[RunStatus]]:
-    """In turns of some runs, each a view of its own."""
+    """In turns of some runs."""
     found: list[RunStatus] = []
     after: InodeId = 0
     while True:
-        with reader.view():
-            page = reader.runs(after, runs_per_turn)
-            for directory, run in page:
-                path = path_of(reader, directory)
-                if path is not None and (path == top or path.is_under(top)) and _may_see(reader, path, caller):
-                    status = runs.status(reader, directory, path, run)
-                    is_told = viewer.sees(run.user) or checks.may_write(reader, path, caller)
-                    found.append(status if is_told else structs.replace(status, host="", pid=0))
+        page = reader.runs(after, runs_per_turn)
+        for directory, run in page:
+            path = path_of(reader, directory)
+            if path is not None and (path == top or path.is_under(top)) and _may_see(reader, path, caller):
+                status = runs.status(reader, directory, path, run)
+                is_told = viewer.sees(run.user) or checks.may_write(reader, path, caller)
+                found.append(status if is_told else structs.replace(status, host="", pid=0))
         if len(found) > runs_listed_max:
             raise BadRequest(f"more than {runs_listed_max} runs are below {top}: ask for a directory further down")
         if len(page) < runs_per_turn:

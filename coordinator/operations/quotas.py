@@ -41,10 +41,9 @@ class QuotaOperations:
         """Return the usage of a path: at once for a directory with a quota, else counted. Raises FileNotFound."""
         parsed, caller = parse_path(path), self._ctx.caller(user)
         if snapshotted_directory(parsed) is None:
-            with self._ctx.reader.view():
-                kept = self._ctx.reader.quota(find_existing(self._ctx.reader, parsed).inode)
-                if kept is not None:
-                    checks.check_access(self._ctx.reader, parsed, caller, Access.READ | Access.EXECUTE)
-                    return kept
+            kept = self._ctx.reader.quota(find_existing(self._ctx.reader, parsed).inode)
+            if kept is not None:
+                checks.check_access(self._ctx.reader, parsed, caller, Access.READ | Access.EXECUTE)
+                return kept
         counted = await self._names.content_summary(path, user)
         return Quota(None, None, NamespaceUsage(counted.directories + counted.files, counted.space_consumed))

@@ -144,14 +144,13 @@ class ReadOperations:
         """
         caller, reader = self._ctx.caller(token.user), self._ctx.reader
         try:
-            with reader.view():
-                if token.at_tx is None:
-                    access_checks.check_open_file(reader, token.inode, caller)
-                else:
-                    # Rights in a snapshot never change; those on the way to it may.
-                    access_checks.check_way_to_snapshots(reader, parse_path(token.path), caller)
-                    reader = reader.at(token.at_tx, ROOT)
-                namespace.status_of_inode(reader, token.inode)
+            if token.at_tx is None:
+                access_checks.check_open_file(reader, token.inode, caller)
+            else:
+                # Rights in a snapshot never change; those on the way to it may.
+                access_checks.check_way_to_snapshots(reader, parse_path(token.path), caller)
+                reader = reader.at(token.at_tx, ROOT)
+            namespace.status_of_inode(reader, token.inode)
         except FileNotFound:
             if token.expires_s < self._ctx.wall_clock():
                 self._check_not_replaced(token)
@@ -239,21 +238,19 @@ class ReadOperations:
 
     def _chunks_opened(self, token: FileRead) -> list[FileChunk]:
         """The chunks of a file that are too many for its token; of a file that was extended since, the first."""
-        with self._ctx.reader.view():
-            chunks = self._references(token)[: token.opened.count]
-            if _version(chunks) != token.opened:
-                raise self._changed(token)
+        chunks = self._references(token)[: token.opened.count]
+        if _version(chunks) != token.opened:
+            raise self._changed(token)
         return chunks
 
     def _check_unchanged(self, token: FileRead, chunks: Sequence[FileChunk]) -> None:
         """Tell a file whose replicas are lost from one that has changed since it was opened, by raising for it."""
-        with self._ctx.reader.view():
-            known = {reference.chunk for reference in self._references(token)}
-            if not known.issuperset(chunk.chunk for chunk in chunks):
-                raise self._changed(token)
+        known = {reference.chunk for reference in self._references(token)}
+        if not known.issuperset(chunk.chunk for chunk in chunks):
+            raise self._changed(token)
 
     def _references(self, token: FileRead) -> list[FileChunk]:
-        """The chunks that the file of a token has now. Raises FileNotFound, FileChanged. In a view."""
+        """The chunks that the file of a token has now. Raises FileNotFound, FileChanged."""
         reader = self._ctx.reader if token.at_tx is None else self._ctx.reader.at(token.at_tx, ROOT)
         try:
             namespace.status_of_inode(reader, token.inode)
@@ -316,12 +313,11 @@ def look_up(ctx: OperationContext, path: str, parsed: NamespacePath, user: str) 
     Raises FileNotFound, AccessDenied, PathIsDirectory.
     """
     caller = ctx.caller(user)
-    with ctx.reader.view():
-        access_checks.check_way_to_snapshots(ctx.reader, parsed, caller)
-        place = snapshots.locate(ctx.reader, parsed)
-        access_checks.check_open(place.reader, place.path, caller)
-        status = namespace.status(place.reader, place.path)
-        chunks = namespace.layout(place.reader, status.inode)
+    access_checks.check_way_to_snapshots(ctx.reader, parsed, caller)
+    place = snapshots.locate(ctx.reader, parsed)
+    access_checks.check_open(place.reader, place.path, caller)
+    status = namespace.status(place.reader, place.path)
+    chunks = namespace.layout(place.reader, status.inode)
     if status.kind is InodeKind.DIRECTORY:
         raise PathIsDirectory(f"Path is not a file: {path}")
     assert sum(chunk.length for chunk in chunks) == status.length, f"{path} is not as long as its chunks"

@@ -17,7 +17,6 @@ from .context import OperationContext
 
 rights_walks_max: Final = 5
 
-
 T = TypeVar("T")
 
 

@@ -74,16 +74,14 @@ class SnapshotOperations:
     async def directories(self, user: str) -> list[snapshots.SnapshottableDirectory]:
         """Those that allow snapshots; of a user who is no superuser, as in HDFS, only his own."""
         caller = self._ctx.caller(user)
-        with self._ctx.reader.view():
-            found = snapshots.snapshottable_directories(self._ctx.reader)
+        found = snapshots.snapshottable_directories(self._ctx.reader)
         return [one for one in found if caller.is_superuser or one.status.owner == user]
 
     async def listing(self, path: str, user: str) -> list[snapshots.ListedSnapshot]:
         """The snapshots of a directory. Raises SnapshotRefused, FileNotFound."""
         parsed = snapshots.changeable_path(path)
-        with self._ctx.reader.view():
-            checks.check_access(self._ctx.reader, parsed, self._ctx.caller(user), Access.READ | Access.EXECUTE)
-            return snapshots.list_snapshots(self._ctx.reader, parsed)
+        checks.check_access(self._ctx.reader, parsed, self._ctx.caller(user), Access.READ | Access.EXECUTE)
+        return snapshots.list_snapshots(self._ctx.reader, parsed)
 
     async def diff(self, path: str, user: str, older: str, newer: str) -> list[Difference]:
         """Between two snapshots; no name stands for the directory as it is now."""

@@ -40,7 +40,6 @@ supervised_arguments_max: Final = 256
 supervised_command_characters_max: Final = 32 * KIB
 supervised_nodes_max: Final = 256
 
-
 log = logging.getLogger("peacefs.coordinator")
 
 

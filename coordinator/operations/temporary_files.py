@@ -28,7 +28,6 @@ temporary_watched_s: Final = 3600.0
 temporary_watched_max: Final = 100_000
 temporary_entries_per_turn: Final = 300
 
-
 log = logging.getLogger("peacefs.coordinator")
 
 
@@ -76,12 +75,11 @@ class TemporaryFiles:
         return self.collected - before
 
     async def _look_at(self, number: InodeId, age_s: float) -> None:
-        with self._ctx.reader.view():
-            inode = self._ctx.reader.inode(number)
-            if inode is None or inode.kind is InodeKind.DIRECTORY:
-                return
-            path = path_of(self._ctx.reader, number)
-            lease = self._ctx.reader.lease(number)
+        inode = self._ctx.reader.inode(number)
+        if inode is None or inode.kind is InodeKind.DIRECTORY:
+            return
+        path = path_of(self._ctx.reader, number)
+        lease = self._ctx.reader.lease(number)
         left = self._watch.is_left(self._ctx.monotonic(), self._ctx.now_ms(), inode, age_s)
         if path is None or not left or self._is_extended(number, lease):
             return

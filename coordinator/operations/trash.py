@@ -37,7 +37,6 @@ from .names import Names
 
 trash_users_per_turn: Final = 50
 
-
 _HOMES = parse_path(HOMES)
 log = logging.getLogger("peacefs.coordinator")
 
@@ -64,9 +63,8 @@ def find_due(
     due: list[Due] = []
     after = ""
     while True:
-        with reader.view():
-            way = follow(reader, _HOMES)
-            users = reader.children(way.last, after, trash_users_per_turn) if way.is_whole else []
+        way = follow(reader, _HOMES)
+        users = reader.children(way.last, after, trash_users_per_turn) if way.is_whole else []
         for name, home in users:
             if home.kind is InodeKind.DIRECTORY:
                 trash = _HOMES.child(name).child(TRASH_NAME)
@@ -80,15 +78,12 @@ def find_due(
 def _due_of(
     reader: Reader, trash: NamespacePath, now_ms: int, kept_minutes: int, close_before_ms: float
 ) -> list[Due]:
-    with reader.view():
-        way = follow(reader, trash)
-        # One page is years of checkpoints; should there be more, the next time finds them.
-        entries = reader.children(way.last, "", list_page_entries) if way.is_whole else []
-        directories = {name: inode for name, inode in entries if inode.kind is InodeKind.DIRECTORY}
-        current = directories.get(CURRENT_NAME)
-        holds = (
-            current is not None and current.modified_ms < close_before_ms and reader.has_children(current.inode)
-        )
+    way = follow(reader, trash)
+    # One page is years of checkpoints; should there be more, the next time finds them.
+    entries = reader.children(way.last, "", list_page_entries) if way.is_whole else []
+    directories = {name: inode for name, inode in entries if inode.kind is InodeKind.DIRECTORY}
+    current = directories.get(CURRENT_NAME)
+    holds = current is not None and current.modified_ms < close_before_ms and reader.has_children(current.inode)
     due = [Due(Step.DELETE, trash.child(name)) for name in directories if has_expired(name, now_ms, kept_minutes)]
     return [*due, Due(Step.CLOSE, trash.child(CURRENT_NAME))] if holds else due
 

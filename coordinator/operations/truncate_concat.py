@@ -31,11 +31,10 @@ class TruncateConcat:
         parsed, caller = changeable_path(path), self._ctx.caller(user)
         key = RequestKey(request_id, ("truncate", str(parsed), length, user))
         await self._ctx.under_construction.settle(parsed)
-        with self._ctx.reader.view():
-            if cached_reply(self._ctx.reader, key) is not None:
-                return True
-            access_checks.check_access(self._ctx.reader, parsed, caller, Access.WRITE)
-            self._check_not_extended([parsed], f"TRUNCATE_FILE {parsed} for {user}")
+        if cached_reply(self._ctx.reader, key) is not None:
+            return True
+        access_checks.check_access(self._ctx.reader, parsed, caller, Access.WRITE)
+        self._check_not_extended([parsed], f"TRUNCATE_FILE {parsed} for {user}")
 
         def change(tx: Transaction) -> Applied[bool]:
             access_checks.check_access(tx, parsed, caller, Access.WRITE)
@@ -51,13 +50,12 @@ class TruncateConcat:
         caller = self._ctx.caller(user)
         key = RequestKey(request_id, ("concat", str(onto), [str(path) for path in parsed], user))
         await self._ctx.under_construction.settle(onto, *parsed)
-        with self._ctx.reader.view():
-            if cached_reply(self._ctx.reader, key) is not None:
-                return
-            access_checks.check_concat(self._ctx.reader, onto, parsed, caller)
-            if namespace.is_repeated_concat(self._ctx.reader, onto, parsed, self._ctx.now_ms()):
-                return
-            self._check_not_extended([onto, *parsed], f"CONCAT {onto} for {user}")
+        if cached_reply(self._ctx.reader, key) is not None:
+            return
+        access_checks.check_concat(self._ctx.reader, onto, parsed, caller)
+        if namespace.is_repeated_concat(self._ctx.reader, onto, parsed, self._ctx.now_ms()):
+            return
+        self._check_not_extended([onto, *parsed], f"CONCAT {onto} for {user}")
 
         def change(tx: Transaction) -> Applied[None]:
             access_checks.check_concat(tx, onto, parsed, caller)

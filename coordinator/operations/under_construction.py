@@ -33,7 +33,6 @@ upload_answer_timeout_s: Final = 6.0
 begun_name_kept_s: Final = 60.0
 begun_names_max: Final = 10_000
 
-
 Components = tuple[str, ...]
 
 

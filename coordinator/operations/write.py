@@ -59,7 +59,6 @@ from .write_grants import WriteGrantService
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
 receipt_holder_timeout_s: Final = 20.0
 
-
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
 
@@ -115,12 +114,11 @@ class WriteOperations:
         under_construction, excluded = self._ctx.under_construction, self._placer.nodes_by_http_name(exclude)
         under_construction.give_up(path, excluded)
         await under_construction.settle(path)
-        with self._ctx.reader.view():
-            access_checks.check_create(self._ctx.reader, path, self._ctx.caller(file.user), file.overwrite)
-            check_writer(self._ctx.reader, path)
-            if not file.overwrite:
-                self._check_not_under_construction(path, file.user)
-            replaces = namespace.check_create(self._ctx.reader, path, file)
+        access_checks.check_create(self._ctx.reader, path, self._ctx.caller(file.user), file.overwrite)
+        check_writer(self._ctx.reader, path)
+        if not file.overwrite:
+            self._check_not_under_construction(path, file.user)
+        replaces = namespace.check_create(self._ctx.reader, path, file)
         await self._ctx.until_ready()
         # A stock client sends none; the datanode may still have to repeat the completion.
         file = file if file.request_id else replace(file, request_id=new_request_id())
@@ -202,8 +200,7 @@ class WriteOperations:
         try:
             publication = self._ctx.commit.now(lambda tx: self._publish(tx, made, []))
         except FileAlreadyExists:
-            with self._ctx.reader.view():
-                self._check_not_under_construction(path, file.user)
+            self._check_not_under_construction(path, file.user)
             raise
         self._take_in(made.path, made.replication, [], publication)
         return Completed(publication.length)
@@ -283,13 +280,12 @@ class WriteOperations:
         if not token.may_appear:
             return None
         file, path = token.file, parse_path(token.path)
-        with self._ctx.reader.view():
-            if not namespace.is_another_body(self._ctx.reader, file, chunks):
-                return None
-            if not file.overwrite:
-                self._check_not_under_construction(path, file.user)
-                if follow(self._ctx.reader, path).is_whole:
-                    raise FileAlreadyExists(f"{path} already exists")
+        if not namespace.is_another_body(self._ctx.reader, file, chunks):
+            return None
+        if not file.overwrite:
+            self._check_not_under_construction(path, file.user)
+            if follow(self._ctx.reader, path).is_whole:
+                raise FileAlreadyExists(f"{path} already exists")
         # The same for its gateway, which may ask again, and another for the body of any other.
         which = show(chunks[0].chunk) if chunks else "empty"
         return replace(file, request_id=f"{file.request_id}-{which}")
@@ -332,8 +328,7 @@ class WriteOperations:
 
     def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
         """The file was published by an earlier body; what a repeated one was written to is nobody's."""
-        with self._ctx.reader.view():
-            spare = [each.chunk for each in written if self._ctx.reader.chunk(each.chunk) is None]
+        spare = [each.chunk for each in written if self._ctx.reader.chunk(each.chunk) is None]
         if spare:
             self._ctx.perform(self._ctx.core.abandon(spare, writer))
 

@@ -166,7 +166,6 @@ _INVARIANTS = (
     ),
 )
 
-
 _STEPS = len(_INVARIANTS) + 3
 
 

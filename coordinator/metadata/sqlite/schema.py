@@ -90,7 +90,7 @@ _FIRST_RELEASE = (
         pid INTEGER NOT NULL, since_ms INTEGER NOT NULL, ended_ms INTEGER)""",
     # A file that somebody extends, or did when he was last heard of: whoever's number is another is fenced off.
     "CREATE TABLE lease (inode INTEGER PRIMARY KEY, number INTEGER NOT NULL, holder TEXT NOT NULL)",
-    # Datanodes that are not simply in service; `mode` is a value of records.Mode, `until_ms` may be NULL.
+    # Datanodes that are not simply in service; `mode` is a value of model.Mode, `until_ms` may be NULL.
     "CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL, until_ms INTEGER) WITHOUT ROWID",
     # The key that each datanode id belongs to, since its first registration; `revoked_ms` may be NULL.
     """CREATE TABLE credential (
@@ -113,7 +113,7 @@ _FIRST_RELEASE = (
     """CREATE TABLE delegation_token (
         sequence INTEGER PRIMARY KEY, owner TEXT NOT NULL, renewer TEXT NOT NULL, ends_ms INTEGER NOT NULL,
         max_ms INTEGER NOT NULL)""",
-    # `command` and `nodes` are JSON lists; `phase` is a value of protocol.supervised.Phase.
+    # `command` and `nodes` are JSON lists; `phase` is a value of QueryPhase.
     """CREATE TABLE supervised_query (
         name TEXT PRIMARY KEY, user TEXT NOT NULL, is_superuser INTEGER NOT NULL, command TEXT NOT NULL,
         checkpoint TEXT NOT NULL, nodes TEXT NOT NULL, restarts_max INTEGER NOT NULL, phase TEXT NOT NULL,
