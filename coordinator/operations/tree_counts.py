@@ -17,6 +17,8 @@ from .context import OperationContext
 # Maximum number of trees that are counted for one change. It needs more than one if its path leads to another tree
 # by the time the first has been counted.
 trees_counted_max: Final = 5
+# Maximum time for which a change waits until a tree has been counted for another one.
+tree_count_wait_s_max: Final = 60.0
 _POLL_S = 0.02
 
 T = TypeVar("T")
@@ -62,13 +64,14 @@ class TreeCounts:
 
     async def commit(self, large: TreeIsLarge, attempt: Callable[[], Awaitable[T]]) -> T:
         """Count the tree, attempt the change, and end the count. Raises what the change raises, ServiceUnready."""
+        give_up_s = self._ctx.monotonic() + tree_count_wait_s_max
         for _ in range(trees_counted_max):
             count = _Count(large.directory)
             while count.directory in self._counting:
-                await self._ctx.sleep(_POLL_S)
+                await self._pause(give_up_s)
             self._counting.add(count.directory)
             try:
-                await self._begin(count)
+                await self._begin(count, give_up_s)
                 if count.at_tx is not None:
                     await self._count(count.directory, count.at_tx)
                 return await attempt()
@@ -78,13 +81,18 @@ class TreeCounts:
                 await self._end(count)
         raise ServiceUnready("what is to be changed is replaced faster than it can be counted; try again")
 
-    async def _begin(self, count: _Count) -> None:
+    async def _pause(self, give_up_s: float) -> None:
+        if self._ctx.monotonic() >= give_up_s:
+            raise ServiceUnready("what is to be changed is still being counted for another change; try again")
+        await self._ctx.sleep(_POLL_S)
+
+    async def _begin(self, count: _Count, give_up_s: float) -> None:
         while True:
             try:
                 return await self._ctx.commit(count.begin)
             except CountUnderWay:
                 # The end of an earlier count could not be committed yet.
-                await self._ctx.sleep(_POLL_S)
+                await self._pause(give_up_s)
 
     async def _count(self, directory: InodeId, at_tx: int) -> None:
         past = self._ctx.reader.at(at_tx, directory)

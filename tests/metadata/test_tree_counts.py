@@ -20,7 +20,7 @@ from support.new_core import new_core
 from support.no_links import NoLinks
 
 from peacefs.coordinator.metadata.log.segments import LogFull
-from peacefs.coordinator.metadata.model import Inode, NamespaceUsage, RenameMode
+from peacefs.coordinator.metadata.model import ROOT, Inode, NamespaceUsage, RenameMode
 from peacefs.coordinator.metadata.row_store import Rows
 from peacefs.coordinator.metadata.sqlite.check import check_tables
 from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory, store_in_memory
@@ -263,6 +263,42 @@ def test_usage_of_the_root_is_counted_exactly(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(story())
     quota = namespace.quota(world.metadata.reader(), parse_path("/"))
     assert quota is not None and quota.used == NamespaceUsage(7, 10)
+
+
+def test_change_that_waits_for_the_count_of_another_one_is_refused_in_the_end() -> None:
+    metadata = store_in_memory(owner="root")
+    metadata.begin_epoch()
+    now_s = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+        await asyncio.sleep(0)
+
+    context = OperationContext(
+        metadata.reader(),
+        CommitsAtOnce(metadata),
+        new_core(),
+        Signer(b"secret"),
+        NoLinks(),
+        durable_at_once(metadata),
+        monotonic=lambda: now_s,
+        sleep=sleep,
+    )
+    trees = Files(context).names.trees
+    large = quotas.TreeIsLarge(ROOT)
+
+    async def story() -> None:
+        hangs = asyncio.Event()
+        first = asyncio.ensure_future(trees.commit(large, hangs.wait))
+        await asyncio.sleep(0)
+        with pytest.raises(ServiceUnready, match="counted for another change"):
+            await trees.commit(large, hangs.wait)
+        hangs.set()
+        assert await first and await trees.commit(large, hangs.wait)
+
+    asyncio.run(story())
+    assert 60 <= now_s < 61
 
 
 _LARGE = 1500
