@@ -19,6 +19,8 @@ from .row_cache import UNKNOWN, Generations, Unknown
 from .tables import CHUNK, ENTRY, PAST, SMALL_TABLES, TABLES, Row
 
 _ENTRIES_SWEPT_FROM: Final = 10_000
+#: Larger groups in the cache are forgotten when one of their rows changes.
+_REGROUPED_MAX: Final = 16
 
 #: What undoes one change: the table, both parts of the key, the former value in `changed`, and the former value in
 #: the cache of inodes or names.
@@ -119,7 +121,17 @@ class ChangedRows:
             if row is not None:
                 self._entries_of.setdefault(row[4], set()).add((table, first, second))
         else:
+            self._regroup(table, first, second, row)
+
+    def _regroup(self, table: int, first: Any, second: Any, row: Row | None) -> None:
+        """Change a group in the cache along with one of its rows. Forget it if that would take long."""
+        rows = self.groups.get((table, first))
+        if isinstance(rows, Unknown):
+            return
+        if len(rows) > _REGROUPED_MAX:
             self.groups.forget((table, first))
+        else:
+            self.groups.put((table, first), _merged(rows, {second: (self.number, row)}, _KEYS[table]))
 
     def mark(self) -> tuple[int, int]:
         """Return the present point, for `take_back`."""

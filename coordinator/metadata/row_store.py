@@ -14,7 +14,7 @@ from .changed_rows import NOTHING, ChangedRows, Undo
 from .image_port import Image
 from .model import ROOT, Inode, InodeId, InodeKind
 from .row_cache import UNKNOWN, DirectoryNames, Generations, Unknown
-from .tables import DIRECTORY_KIND, ENTRY, FILE_KIND, INODE, LIVE, PAST, REQUEST, TABLES, Row
+from .tables import DIRECTORY_KIND, ENTRY, FILE_KIND, INODE, LIVE, PAST, REFERENCE, REQUEST, TABLES, Row
 
 #: About the memory that an inode takes with its name.
 BYTES_PER_NAME: Final = 700
@@ -111,8 +111,12 @@ class Rows(ChangedRows):
         before = None if is_new else self.inodes.get(inode.inode)
         self.put(INODE, row_of(inode), before)
         self.inodes.put(inode.inode, inode)
-        if is_new and inode.kind is InodeKind.DIRECTORY:
-            self.names.put(inode.inode, DirectoryNames(is_whole=True))
+        if is_new:
+            # Nothing of a new inode is in the image.
+            if inode.kind is InodeKind.DIRECTORY:
+                self.names.put(inode.inode, DirectoryNames(is_whole=True))
+            else:
+                self.groups.put((REFERENCE, inode.inode), [])
 
     def drop_inode(self, number: InodeId) -> None:
         self.delete(INODE, number, None, self.inodes.get(number))
