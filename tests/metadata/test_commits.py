@@ -261,6 +261,7 @@ def test_disk_is_quick_if_waiting_for_it_takes_less_than_a_millisecond(
     assert speed.is_quick is is_quick
 
 
+@pytest.mark.evidence("coordinator-disk-stalls")
 def test_writer_leaves_the_loop_when_the_disk_becomes_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         loop, loops_thread = asyncio.get_running_loop(), threading.get_ident()
