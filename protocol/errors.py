@@ -237,6 +237,10 @@ class AccessDenied(PeacefsError):
     hadoop_class = "org.apache.hadoop.security.AccessControlException"
 
 
+class PathThroughFile(AccessDenied):
+    """A component before the last is a file. HDFS says so as a missing right, unless a name is to be made."""
+
+
 class ImpersonationRefused(AccessDenied):
     """A service may not act for this user, or not from its host."""
 

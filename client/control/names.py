@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from peacefs.client.limits import client_answer_timeout_s
-from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.errors import FileNotFound, PathThroughFile
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.messages import (
     ChangeOwner,
@@ -90,8 +90,11 @@ class NameApi:
     # -- looking -----------------------------------------------------------------------------------
 
     def status(self, path: str) -> FileStatus:
-        """Return the metadata of a path. Raises FileNotFound."""
-        return _status(path, self.ask(GetFileInfo(path, self.user), FileInfo).status)
+        """Return the metadata of a path. Raises FileNotFound, also for a path through a file."""
+        try:
+            return _status(path, self.ask(GetFileInfo(path, self.user), FileInfo).status)
+        except PathThroughFile as error:
+            raise FileNotFound(f"File does not exist: {path}, since {error.message}") from None
 
     def exists(self, path: str) -> bool:
         """Return whether a path exists. Raises AccessDenied if the user may not enter a parent directory."""

@@ -27,7 +27,7 @@ from .request_metrics import operation_of
 #: Not recorded, because monitors and pages request these all the time. Refusals are recorded for all paths.
 _NOT_TOLD = ("/v1/status", "/v1/live/", "/v1/openapi.json", "/v1/docs")
 _DENIALS = (401, 403)
-_DENIAL_CODES = ("AccessDenied", "ImpersonationRefused")
+_DENIAL_CODES = ("AccessDenied", "ImpersonationRefused", "PathThroughFile")
 _ERROR_BODY_BYTES_MAX = 64 * 1024
 _OPERATION_CHARACTERS = 64
 

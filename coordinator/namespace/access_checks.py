@@ -1,9 +1,9 @@
 """HDFS's checks of a caller before each operation: functions that raise AccessDenied or do nothing.
 
 Each is called before the operation, and nothing is awaited in between. For a superuser they cost nothing.
-A path through a file is refused here too, as HDFS looks at it together with the right to pass: with AccessDenied,
-or with ParentNotDirectory by operations that make a name. What else is wrong with a path is the operation's to
-say: a check that finds nothing to hold against the caller passes.
+A path through a file is refused here too, as HDFS looks at it together with the right to pass: with
+PathThroughFile, or with ParentNotDirectory by operations that make a name. What else is wrong with a path is the
+operation's to say: a check that finds nothing to hold against the caller passes.
 
     operation                      on the way    on what it is about
     ---------------------------    ----------    -----------------------------------------------------------
@@ -31,7 +31,7 @@ from peacefs.coordinator.limits import tree_entries_per_turn
 from peacefs.coordinator.metadata.model import ROOT, Inode, InodeId, InodeKind, RenameMode
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.transaction import Transaction
-from peacefs.protocol.errors import AccessDenied, ParentNotDirectory, PeacefsError
+from peacefs.protocol.errors import AccessDenied, ParentNotDirectory, PathThroughFile, PeacefsError
 
 from .paths import NamespacePath
 from .permissions import ALL_ACCESS, Access, Principal, refusal, sticky_refusal
@@ -82,7 +82,7 @@ class _Passed(NamedTuple):
 
 
 def _pass(
-    reader: Reader, path: NamespacePath, caller: Principal, through_file: type[PeacefsError] = AccessDenied
+    reader: Reader, path: NamespacePath, caller: Principal, through_file: type[PeacefsError] = PathThroughFile
 ) -> _Passed | None:
     """Follow a path, with the right to pass through each directory on it; return None for a superuser.
 

@@ -14,10 +14,10 @@ from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, Record
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.protocol.errors import (
-    AccessDenied,
     DirectoryFull,
     FileNotFound,
     ParentNotDirectory,
+    PathThroughFile,
     PeacefsError,
     RunSuperseded,
 )
@@ -107,14 +107,14 @@ def existing_inode(reader: Reader, inode: InodeId) -> Inode:
 
 
 def find(reader: Reader, path: NamespacePath) -> ResolvedPath:
-    """For operations on what exists. Raises AccessDenied, as HDFS does, for a path through a file."""
+    """For operations on what exists. Raises PathThroughFile, as HDFS does."""
     way = follow(reader, path)
-    _refuse_file_on_the_way(way, AccessDenied)
+    _refuse_file_on_the_way(way, PathThroughFile)
     return way
 
 
 def find_existing(reader: Reader, path: NamespacePath) -> Inode:
-    """Raises FileNotFound where there is nothing, AccessDenied for a path through a file."""
+    """Raises FileNotFound where there is nothing, PathThroughFile for a path through a file."""
     way = find(reader, path)
     if not way.is_whole:
         raise FileNotFound(f"File does not exist: {path}")

@@ -54,7 +54,7 @@ class AuditedRpc:
                 destination=None if row is None else row.destination(asked),
                 permission=f"{permission:04o}" if isinstance(permission, int) and permission >= 0 else None,
                 protocol="datanode" if is_datanode else "rpc",
-                allowed=code not in ("AccessDenied", "Unauthenticated"),
+                allowed=code not in ("AccessDenied", "PathThroughFile", "Unauthenticated"),
                 error=code,
                 request_id=getattr(asked, "request_id", "") or None,
                 seconds=seconds,
