@@ -26,6 +26,7 @@
     │       └── RunSuperseded        403  the same, as HDFS answers a writer that was fenced off
     ├── Unauthenticated              401  org.apache.hadoop.security.AccessControlException
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
+    │   ├── PathThroughFile          403  the same (a component before the last is a file)
     │   ├── ImpersonationRefused     403  org.apache.hadoop.security.authorize.AuthorizationException
     │   └── TokenExpired             403  the same (ask the coordinator for a new token)
     ├── BadRequest                   400  java.lang.IllegalArgumentException

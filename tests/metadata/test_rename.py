@@ -8,12 +8,12 @@ from peacefs.coordinator.limits import rename_memory_s
 from peacefs.coordinator.metadata.model import RenameMode
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.errors import (
-    AccessDenied,
     BadRequest,
     FileAlreadyExists,
     FileNotFound,
     NameTooLong,
     ParentNotDirectory,
+    PathThroughFile,
     PeacefsError,
     RenameRefused,
 )
@@ -37,7 +37,7 @@ TABLE: list[tuple[str, str, Outcome, Outcome, Outcome]] = [
     ("/x",          "/f",            False,              FileNotFound,       FileNotFound),
     ("/x",          "/x",            False,              FileNotFound,       FileNotFound),
     ("/x",          "/empty",        False,              FileNotFound,       FileNotFound),
-    ("/f/x",        "/new",          AccessDenied,       AccessDenied,       AccessDenied),
+    ("/f/x",        "/new",          PathThroughFile,    PathThroughFile,    PathThroughFile),
     # The root is never moved.
     ("/",           "/new",          False,              RenameRefused,      RenameRefused),
     ("/",           "/",             False,              RenameRefused,      RenameRefused),

@@ -90,6 +90,9 @@ class Twin:
 
     def make(self) -> None:
         kind = self.random.choice(list(InodeKind))
+        if any(key[0] == self.next_inode for key in self.now[REFERENCE]):
+            # No new file has references.
+            kind = InodeKind.DIRECTORY
         inode = Inode(self.next_inode, kind, 0o644, "ann", "", 1, 1, 0, 0, 1, from_tx=self.tx)
         self.next_inode += 1
         self.rows.keep_inode(inode, is_new=True)

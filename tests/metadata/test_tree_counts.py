@@ -161,7 +161,9 @@ class _World:
             if source not in self.tree.nodes:
                 # Another client was faster. If it moved the source to just this target, this rename counts as a
                 # repetition of that one.
-                return frozenset(("FileNotFound", "ParentNotDirectory", "AccessDenied", _REPEATED))
+                return frozenset(
+                    ("FileNotFound", "ParentNotDirectory", "AccessDenied", "PathThroughFile", _REPEATED)
+                )
             return self.tree.rename(source, target)
 
         await self._both(

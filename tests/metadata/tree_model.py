@@ -9,7 +9,6 @@ from typing import Any
 
 from peacefs.coordinator.metadata.model import RenameMode
 from peacefs.protocol.errors import (
-    AccessDenied,
     FileAlreadyExists,
     FileNotFound,
     IllegalChange,
@@ -17,6 +16,7 @@ from peacefs.protocol.errors import (
     ParentNotDirectory,
     PathIsDirectory,
     PathIsNotEmptyDirectory,
+    PathThroughFile,
     PeacefsError,
     RenameRefused,
     SnapshotRefused,
@@ -128,7 +128,7 @@ class TreeModel:
         onto.lease = None
 
     def _file(self, names: Names) -> File:
-        there = self.at(names, AccessDenied)
+        there = self.at(names, PathThroughFile)
         if there is None:
             raise Refused(FileNotFound)
         if isinstance(there, dict):
@@ -150,7 +150,7 @@ class TreeModel:
         self._make_parent(target)[target[-1]] = made
 
     def delete(self, names: Names, recursive: bool) -> bool:
-        there = self.at(names, AccessDenied)
+        there = self.at(names, PathThroughFile)
         if there is None:
             return False
         if isinstance(there, dict) and there and not recursive:
@@ -164,7 +164,7 @@ class TreeModel:
         return True
 
     def rename(self, source: Names, target: Names, mode: RenameMode) -> bool:
-        self.at(source, AccessDenied)
+        self.at(source, PathThroughFile)
         there = self.at(target, ParentNotDirectory)
         if mode is RenameMode.LEGACY:
             return self._move_like_mv(
@@ -180,11 +180,11 @@ class TreeModel:
         except Refused as refused:
             if refused.error is SnapshotRefused:
                 raise
-            return bool(source) and source == target and self.at(source, AccessDenied) is not None
+            return bool(source) and source == target and self.at(source, PathThroughFile) is not None
         return True
 
     def _move(self, source: Names, target: Names, overwrite: bool) -> None:
-        moved, there = self.at(source, AccessDenied), self.at(target, ParentNotDirectory)
+        moved, there = self.at(source, PathThroughFile), self.at(target, ParentNotDirectory)
         if moved is None:
             raise Refused(FileNotFound)
         if source == target != ():
@@ -265,7 +265,7 @@ class TreeModel:
         ]
 
     def _existing(self, names: Names) -> Any:
-        there = self.at(names, AccessDenied)
+        there = self.at(names, PathThroughFile)
         if there is None:
             raise Refused(FileNotFound)
         return there

@@ -91,7 +91,7 @@ class QuotaTree:
 
     def limit(self, path: Path, names: int | None, size: int | None) -> Errors:
         """Set both limits of a directory; None removes one."""
-        if error := self._blocked(path, "AccessDenied"):
+        if error := self._blocked(path, "PathThroughFile"):
             return error
         if path not in self.nodes:
             return frozenset(("FileNotFound",))
