@@ -70,19 +70,26 @@ class Answers:
     def take_back(self, number: int, *, is_added: bool, before: tuple[int, Row | None] | None) -> None:
         """Undo adding or deleting an answer. `before` is what `changed` had for it, None for nothing."""
         changed = self._rows.changed[REQUEST]
+        undone = changed[number][1]
         if before is None:
             del changed[number]
         else:
             changed[number] = before
         if is_added:
-            _, request = self._kept.pop()
-            del self._numbers[request]
+            assert undone is not None, f"answer {number} is not there"
+            if self._kept and self._kept[-1][0] == number:
+                self._kept.pop()
+            if self._numbers.get(undone[1]) == number:
+                del self._numbers[undone[1]]
             self.next = number
         else:
             row = self._rows.row(REQUEST, number)
             assert row is not None, f"answer {number} was deleted, and was not there"
             self._numbers[row[1]] = number
             self.first = min(self.first, number)
+            if not self._kept or self._kept[0][0] > number:
+                # It was deleted in the log, which also removes it from memory.
+                self._kept.appendleft((number, row[1]))
 
     def shrink(self) -> None:
         """Remove the oldest answers from memory, down to `answers_in_memory_max`, if the image has them."""
