@@ -24,14 +24,15 @@ from typing import Any, TypeVar
 
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.epochs import begin_epoch
-from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer, metadata_tend_interval_s
+from peacefs.coordinator.metadata.group_commit import GroupCommit, metadata_tend_interval_s
 from peacefs.coordinator.metadata.model import RenameMode
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.store import Metadata
+from peacefs.coordinator.metadata.writer import Writer
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.commits import Commits
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.durable_answers import DurableAnswers
+from peacefs.coordinator.operations.durability.commits import Commits
+from peacefs.coordinator.operations.durability.durable_answers import DurableAnswers
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.tokens import Signer
 

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from peacefs.coordinator.limits import list_page_entries, reclaim_entries_per_commit
-from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer
+from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.transaction import Transaction
+from peacefs.coordinator.metadata.writer import Writer
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import reclaim_step
-from peacefs.coordinator.operations.commits import Commits
+from peacefs.coordinator.operations.durability.commits import Commits
 from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 

@@ -33,9 +33,9 @@ from .metadata.journal_chain import Touched
 from .metadata.reader import Reader
 from .metadata.store import Metadata, MetadataFault
 from .namespace.permissions import Callers
-from .operations.commits import Commits
 from .operations.context import OperationContext
-from .operations.durable_answers import DurableAnswers
+from .operations.durability.commits import Commits
+from .operations.durability.durable_answers import DurableAnswers
 from .operations.files import Files
 from .operations.supervision import SupervisionService
 from .operations.waiters import Wait, wait_on_loop

@@ -68,13 +68,14 @@ from .failover.process import FailoverProcess
 from .failover.relay import Relay, Relayed, ask_over_http
 from .journal.port import Member
 from .metadata.epochs import Begun
-from .metadata.group_commit import GroupCommit, Settled, Writer, metadata_tend_interval_s
+from .metadata.group_commit import GroupCommit, Settled, metadata_tend_interval_s
 from .metadata.journal_chain import Touched
 from .metadata.sqlite import exact_copies
 from .metadata.sqlite.file import STORE_NAME, room_bytes, size_bytes
 from .metadata.sqlite.online_backup import OnlineBackup
 from .metadata.store import Metadata, MetadataFault
 from .metadata.token_records import TOKEN_TABLES
+from .metadata.writer import Writer
 from .metrics import (
     commit_seconds,
     grant_waited_seconds,
@@ -87,7 +88,7 @@ from .metrics import (
     watch_viewers,
 )
 from .namespace.permissions import Callers
-from .operations.commits import Commits, settled_on_loop
+from .operations.durability.commits import Commits, settled_on_loop
 from .operations.open_directories import warn_of_open_directories
 from .options import CoordinatorOptions
 from .rpc.audited_calls import AuditedRpc

@@ -90,15 +90,17 @@ class QuickHistogram(Collector):
         self._bounds = list(buckets)
         self._labels = labels
         self._of: dict[tuple[str, ...], Distribution] = {}
+        if not labels:
+            self.of()
         registry.register(self)
 
     def observe(self, value: float) -> None:
         """Observe a value of a histogram without labels."""
-        self.of().observe(value)
+        self._of[()].observe(value)
 
     def of(self, *labels: str) -> Distribution:
-        """Return the distribution for these values of the labels. Keep it if you observe often."""
-        return self._of.setdefault(labels, Distribution(self._bounds))
+        """Return the distribution for these values of the labels."""
+        return self._of.get(labels) or self._of.setdefault(labels, Distribution(self._bounds))
 
     def describe(self) -> list[Metric]:
         return [HistogramMetricFamily(self._name, self._meaning, labels=self._labels)]

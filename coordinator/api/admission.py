@@ -19,7 +19,7 @@ from peacefs.runtime.tracing import spanning
 from peacefs.service.client_shares import Shares, client_of
 from peacefs.service.outcomes import of_status
 
-from .request_metrics import operation_of, seconds_of
+from .request_metrics import operation_of, request_seconds
 from .rest.health import HEALTH_PATHS
 
 http_requests_in_flight_per_client_max: Final = 2048
@@ -79,6 +79,6 @@ class Admission:
                 self._shares.give_back(client)
             if not scope.get("path", "").startswith(_STREAMS):
                 seconds = time.perf_counter() - began_s
-                seconds_of(operation, of_status(status)).observe(seconds)
+                request_seconds.of(operation, of_status(status)).observe(seconds)
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("%s %r: %s after %.1f ms", operation, scope.get("path"), status, seconds * 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from peacefs.coordinator.operations.durable_answers import DurableAnswers
+from peacefs.coordinator.operations.durability.durable_answers import DurableAnswers
 from peacefs.protocol.asgi import App, Receive, Scope, Send
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from peacefs.coordinator.calls.webhdfs_requests import OPERATIONS
 from peacefs.protocol.asgi import Scope
-from peacefs.runtime.counters import Distribution, QuickHistogram
+from peacefs.runtime.counters import QuickHistogram
 
 _OPERATION = re.compile(rb"(?:^|&)op=([^&]*)", re.IGNORECASE)
 _WEBHDFS = frozenset(name for of_method in OPERATIONS.values() for name in of_method)
@@ -53,9 +52,3 @@ def operation_of(scope: Scope) -> str:
     first, _, rest = path.removeprefix("/").partition("/")
     route = rest.partition("/")[0]
     return f"v1/{route}" if first == "v1" and route in _ROUTES else "other"
-
-
-@cache
-def seconds_of(operation: str, outcome: str) -> Distribution:
-    """Return where the seconds of requests are observed. There are few operations if `operation_of` names them."""
-    return request_seconds.of(operation, outcome)

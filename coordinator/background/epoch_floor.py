@@ -12,7 +12,7 @@ from peacefs.coordinator.metadata.epochs import Begun, accept
 from peacefs.coordinator.metadata.group_commit import no_room
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
-from peacefs.coordinator.operations.commits import Commits
+from peacefs.coordinator.operations.durability.commits import Commits
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import unreferenced_chunk_kept_s

@@ -7,11 +7,8 @@ Owned by the event loop. `Run` writes the entries.
 from __future__ import annotations
 
 import itertools
-import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from queue import SimpleQueue
 from typing import Final, Protocol, TypeVar
 
 from peacefs.protocol.errors import Overloaded, ServiceUnready
@@ -27,13 +24,6 @@ commit_turns_max: Final = 16
 rows_waiting_max: Final = 1_000_000
 # Interval of `Metadata.tend`.
 metadata_tend_interval_s: Final = 0.25
-
-
-# Mean duration of a write and its sync below which the loop waits for the disk, the duration after which it does
-# not wait for the next ones, and the number of writes that are judged together.
-quick_write_s: Final = 0.001
-stalled_write_s: Final = 0.05
-writes_judged: Final = 32
 
 
 T = TypeVar("T")
@@ -62,7 +52,7 @@ class GroupCommit:
 
     If the store fails, it calls `on_fatal` once; the process must stop then. While the disk is full, each entry is
     tried and its requests are refused. `on_room` is called with False when that begins and with True when it ends.
-    Used by the operations, through `operations.commits`.
+    Used by the operations, through `operations/durability/commits.py`.
     """
 
     def __init__(
@@ -244,76 +234,6 @@ class GroupCommit:
         self._is_closed = self._has_failed = True
         self._settle_all(stopping)
         self._on_fatal(fault)
-
-
-class DiskSpeed:
-    """Judges from the last writes whether a disk is so quick that waiting for it costs less than another thread.
-
-    Handing a write to a thread and hearing of its end takes longer than the sync of a quick disk, and the threads
-    take turns at the interpreter lock. Pure.
-    """
-
-    def __init__(self) -> None:
-        self._last_s: deque[float] = deque(maxlen=writes_judged)
-        self.is_quick = False
-
-    def wrote(self, seconds: float) -> None:
-        """Take in how long a write and its sync took."""
-        last_s = self._last_s
-        last_s.append(seconds)
-        if seconds >= stalled_write_s:
-            # The next writes may stall, too, so the loop must not wait for them.
-            last_s.clear()
-            self.is_quick = False
-        elif self.is_quick:
-            self.is_quick = sum(last_s) < quick_write_s * max(len(last_s), writes_judged // 4)
-        elif len(last_s) == writes_judged and sorted(last_s)[writes_judged // 8] < quick_write_s / 2:
-            # In a thread, other work was measured along with the disk. So begin anew.
-            last_s.clear()
-            self.is_quick = True
-
-
-class Writer:
-    """A `Run` that works on the event loop while the disk is quick, otherwise in a thread."""
-
-    def __init__(self, hand_over: Callable[[Callable[[], None]], object], *, stays_off_loop: bool = False) -> None:
-        """`hand_over` schedules a callback on the event loop from another thread.
-
-        `stays_off_loop` is for work that also waits for other machines.
-        """
-        self._hand_over = hand_over
-        self._stays_off_loop = stays_off_loop
-        self._speed = DiskSpeed()
-        self._work: SimpleQueue[tuple[Callable[[], None], Callable[[BaseException | None], None]] | None] = (
-            SimpleQueue()
-        )
-        self._thread = threading.Thread(target=self._serve, name="metadata-writer", daemon=True)
-        self._thread.start()
-
-    def __call__(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        if self._speed.is_quick and not self._stays_off_loop:
-            done(self._measured(work))
-        else:
-            self._work.put((work, done))
-
-    def close(self) -> None:
-        self._work.put(None)
-        self._thread.join()
-
-    def _serve(self) -> None:
-        while (item := self._work.get()) is not None:
-            work, done = item
-            error = self._measured(work)
-            self._hand_over(lambda done=done, error=error: done(error))  # type: ignore[misc]
-
-    def _measured(self, work: Callable[[], None]) -> BaseException | None:
-        begun_s = time.perf_counter()
-        try:
-            work()
-        except Exception as error:
-            return error
-        self._speed.wrote(time.perf_counter() - begun_s)
-        return None
 
 
 def run_now(metadata: Metadata, request: Callable[[Transaction], T]) -> T:

@@ -26,9 +26,9 @@ from peacefs.protocol.tokens import Signer
 
 from .access_times import AccessTimes
 from .chunk_permits import ChunkPermits
-from .commits import Commits
 from .core_driver import CoreDriver, DatanodeSender
-from .durable_answers import DurableAnswers
+from .durability.commits import Commits
+from .durability.durable_answers import DurableAnswers
 from .leases import Leases
 from .under_construction import UnderConstruction
 from .waiters import Wait, wait_on_loop

@@ -22,12 +22,13 @@ class AuditedRpc:
         reply: Message,
         host: str | None,
         *,
-        caller: Caller | None = None,
+        caller: Caller | None,
+        is_believed: bool,
         is_datanode: bool,
         seconds: float,
         trace: str,
     ) -> None:
-        """Have a call recorded. Of whom is known from its `caller`; else a call with a token is its user's."""
+        """Record a call of `caller`, or without one of the user in its token or message, if that is believed."""
         # A publication at once carries the file within.
         asked = getattr(message, "file", message)
         path, user = getattr(asked, "path", None), getattr(asked, "user", None)
@@ -39,9 +40,10 @@ class AuditedRpc:
             auth = "datanode"
         if caller is not None:
             user, auth = caller.user, caller.via.value
-        code = reply.code if isinstance(reply, Failure) else None
-        if code == "Unauthenticated":
+        elif not is_believed:
+            # It was refused before anybody knew whose it is.
             user, auth = None, "none"
+        code = reply.code if isinstance(reply, Failure) else None
         permission = getattr(asked, "permission", None)
         row = NAME_TABLE.get(type(message))
         self._log.record(

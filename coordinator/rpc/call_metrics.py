@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from peacefs.runtime.counters import Distribution, QuickHistogram
+from peacefs.runtime.counters import QuickHistogram
 
 call_seconds = QuickHistogram(
     "peacefs_call_seconds",
@@ -12,9 +10,3 @@ call_seconds = QuickHistogram(
     (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0),
     ["operation", "outcome"],
 )
-
-
-@cache
-def seconds_of(operation: str, outcome: str) -> Distribution:
-    """Return where the seconds of one operation and outcome are observed."""
-    return call_seconds.of(operation, outcome)

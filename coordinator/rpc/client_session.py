@@ -23,7 +23,6 @@ from typing import Final, cast
 
 from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.limits import http_requests_in_flight_max, link_at_once_bytes, link_backlog_bytes_max
-from peacefs.coordinator.metadata.group_commit import no_room
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import (
@@ -135,7 +134,7 @@ class ClientLinks:
             raise Overloaded(f"{under_way} calls are under way already; try again")
 
     def waits(self, link: ClientLink, answering: asyncio.Task[Message]) -> None:
-        """Record that a link has a call that waits for something. The task that answers it must call `ended`."""
+        """Record that a link has a call that waits for something. It must call `ended` when the call has ended."""
         self._busy[link] = answering
         self._idle.pop(link, None)
 
@@ -159,7 +158,7 @@ class ClientLinks:
             del self._idle[link]
             self._idle[link] = None
 
-    def caller_of(self, peer: Peer, caller: Caller | None) -> Callable[[], Caller | None] | None:
+    def caller_of(self, peer: Peer, caller: Caller | None) -> Callable[[], Caller] | None:
         """Return what authenticates the calls of a connection; None if the users that messages name are believed.
 
         A token is verified for each call, because it may have expired since the last one.
@@ -179,7 +178,7 @@ class ClientLink(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._handshake: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
-        self._who: Callable[[], Caller | None] | None = None
+        self._who: Callable[[], Caller] | None = None
         self._host: str | None = None
         #: True while no further call may begin, because one waits or other connections have their turn.
         self._is_busy = False
@@ -310,17 +309,17 @@ class ClientLink(asyncio.Protocol):
 
     def _answer(self, call: OpenCall, reply: Message, tag: int, answers: list[bytes]) -> None:
         """Append an answer to `answers`, or hold it until what it and those before it depend on is durable."""
-        if self._held:
-            self._held.append((call, reply, tag))
-        elif call.is_settled:
+        needed = call.needed
+        if not self._held and not needed:
             answers.append(encode(call.finish(reply), tag=tag))
-        else:
-            self._held.append((call, reply, tag))
+            return
+        self._held.append((call, reply, tag))
+        if len(self._held) == 1:
             self._heard_s = self._links.clock()
             self._links.holds(self)
-            self._send_settled()
+            self._links.files.durable.when_durable(needed, self._settled)
 
-    def _send_settled(self, refusal: ServiceUnready | None = None) -> None:
+    def _settled(self, refusal: ServiceUnready | None) -> None:
         """Send the answers that need not wait any more. `refusal` is why the first one's entry was undone."""
         answers = []
         while self._held:
@@ -329,16 +328,11 @@ class ClientLink(asyncio.Protocol):
                 self._links.files.durable.when_durable(needed, self._settled)
                 break
             self._held.popleft()
-            if refusal is None and call.is_undone:
-                refusal = no_room()
             answers.append(encode(call.finish(reply, refusal), tag=tag))
             refusal = None
         else:
             self._links.answered(self)
         self._send(answers)
-
-    def _settled(self, refusal: ServiceUnready | None) -> None:
-        self._send_settled(refusal)
         if self._frames.buffered_bytes:
             self._work()
 

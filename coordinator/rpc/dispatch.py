@@ -13,7 +13,8 @@ from peacefs.coordinator.authentication.token_bearer import check_bearer_of
 from peacefs.coordinator.calls.name_row import Row
 from peacefs.coordinator.calls.name_table import NAME_TABLE
 from peacefs.coordinator.failover.door import Door
-from peacefs.coordinator.operations.durable_answers import Watched
+from peacefs.coordinator.metadata.group_commit import no_room
+from peacefs.coordinator.operations.durability.durable_answers import Watched
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
@@ -47,7 +48,7 @@ from peacefs.runtime.tracing import is_tracing, traced
 from peacefs.service.outcomes import DONE, of_failure
 
 from .audited_calls import AuditedRpc
-from .call_metrics import seconds_of
+from .call_metrics import call_seconds
 
 log = logging.getLogger("peacefs.coordinator")
 N = TypeVar("N", NewFile, OpenFile, NameCall)
@@ -164,7 +165,7 @@ async def carry_out(files: Files, message: Message, host: str | None, link: Node
 
 
 class OpenCall(Watched):
-    """A call under way: `carry_out` it, wait until it `is_settled`, then send what `finish` returns."""
+    """A call under way: `carry_out` it, wait until what it `needed` is durable, send what `finish` returns."""
 
     __slots__ = (
         "_audited",
@@ -189,7 +190,7 @@ class OpenCall(Watched):
         who: str,
         *,
         link: NodeId | None = None,
-        caller: Callable[[], Caller | None] | None = None,
+        caller: Callable[[], Caller] | None = None,
         door: Door | None = None,
         audited: AuditedRpc | None = None,
     ) -> None:
@@ -223,9 +224,9 @@ class OpenCall(Watched):
             door = self._door
             if door is not None and not door.may_answer:
                 await door.pass_through()
-            if self._caller is not None and (who_asks := self._caller()) is not None:
-                self._who_asks = who_asks
-                message = _CALLS[kind].name(message, who_asks)
+            if self._caller is not None:
+                self._who_asks = self._caller()
+                message = _CALLS[kind].name(message, self._who_asks)
             return await self.run(carry_out(self._files, message, self._host, self._link))
         except PeacefsError as error:
             return Failure(error.code, error.message, error.culprit)
@@ -237,12 +238,14 @@ class OpenCall(Watched):
                 self._made_ns = time.time_ns()
 
     def finish(self, reply: Message, refusal: PeacefsError | None = None) -> Message:
-        """Return the message to send now. `refusal` tells why what the reply depends on will not be durable.
+        """Return the message to send now. `refusal` is the reason why an entry that the call needs was undone.
 
         Records the call: for metrics, for tracing, and in the audit log.
         """
         message = self._message
         kind = type(message)
+        if refusal is None and self.is_undone:
+            refusal = no_room()
         if refusal is None and self._door is not None and is_read(message):
             # This process may have been stopped for long, and another one may have led.
             refusal = self._door.refusal
@@ -251,7 +254,7 @@ class OpenCall(Watched):
         seconds = time.perf_counter() - self._began_s
         failed = reply.code if type(reply) is Failure else ""
         outcome = of_failure(failed) if failed else DONE
-        seconds_of(kind.__name__, outcome).observe(seconds)
+        call_seconds.of(kind.__name__, outcome).observe(seconds)
         context = self._context
         if context.recording is not None:
             if self._made_ns:
@@ -266,6 +269,7 @@ class OpenCall(Watched):
                 reply,
                 self._host,
                 caller=self._who_asks,
+                is_believed=self._caller is None,
                 is_datanode=self._link is not None,
                 seconds=seconds,
                 trace=context.id,

@@ -9,13 +9,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.greeted_link import greeted_link
 from support.immediate_commit import durable_at_once
 from support.spoken_link import SIGNER, told_by
 
+from peacefs.coordinator.audit_log import AuditLog, AuditRecord
 from peacefs.coordinator.limits import link_at_once_bytes
 from peacefs.coordinator.metadata.sqlite.store import store_in_memory
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import client_session as client_link
+from peacefs.coordinator.rpc.audited_calls import AuditedRpc
 from peacefs.coordinator.rpc.client_session import ClientLinks
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.frames import Frame, FrameReader, encode
@@ -256,42 +259,30 @@ def test_too_many_calls_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) 
     tell(story)
 
 
-class Writes:
-    """A transport that records each write of a link, instead of a socket."""
+def test_call_that_is_refused_before_its_caller_is_known_is_recorded_as_nobodys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_link, "http_requests_in_flight_max", 0)
+    records: list[AuditRecord] = []
 
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.links.authenticate = lambda credential: pytest.fail("it is refused before")
+        coordinator.links.audited = AuditedRpc(cast(AuditLog, SimpleNamespace(record=records.append)), SIGNER)
+        link, writes = greeted_link(coordinator.links)
+        link.data_received(encode(OpenFile("/a", "alice")))
+        refusal = writes.frames()[0].message
+        assert isinstance(refusal, Failure) and refusal.code == "Overloaded"
+        link.connection_lost(None)
 
-    def is_closing(self) -> bool:
-        return False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return ("127.0.0.1", 1) if name == "peername" else default
-
-    def write(self, data: bytes) -> None:
-        self.pieces.append(data)
-
-    def frames(self) -> list[Frame]:
-        return FrameReader().feed(b"".join(self.pieces))
-
-
-def greeted_link(coordinator: Coordinator) -> tuple[client_link.ClientLink, Writes]:
-    writes, link = Writes(), coordinator.links.link()
-    link.connection_made(cast(asyncio.Transport, writes))
-    target = Target("coordinator", "coordinator", "coordinator:1", "")
-    steps = connecting(Identity("", "client", "test", None), b"n" * 16, target=target)
-    link.data_received(encode(next(steps)))
-    link.data_received(encode(told_by(steps, writes.frames()[0].message).last_word))
-    writes.pieces.clear()
-    return link, writes
+    tell(story)
+    assert [(record.user, record.auth, record.source, record.error) for record in records] == [
+        (None, "none", "/a", "Overloaded")
+    ]
 
 
 def test_calls_that_arrive_together_are_answered_in_one_write_without_a_task() -> None:
     async def story(coordinator: Coordinator) -> None:
-        link, writes = greeted_link(coordinator)
+        link, writes = greeted_link(coordinator.links)
         before = asyncio.all_tasks()
         calls = b"".join(encode(GetLayout("1" if tag % 2 else "0"), tag=tag) for tag in range(1, 9))
         link.data_received(calls[:-5])
@@ -306,7 +297,7 @@ def test_calls_that_arrive_together_are_answered_in_one_write_without_a_task() -
 
 def test_after_so_many_calls_of_one_connection_others_have_their_turn() -> None:
     async def story(coordinator: Coordinator) -> None:
-        link, writes = greeted_link(coordinator)
+        link, writes = greeted_link(coordinator.links)
         many = 2 * client_link.calls_per_turn_max + 3
         link.data_received(b"".join(encode(GetLayout("0"), tag=tag) for tag in range(1, many + 1)))
         answered = [len(writes.frames())]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from peacefs.coordinator.metadata.group_commit import Settled
-from peacefs.coordinator.operations.durable_answers import DurableAnswers
+from peacefs.coordinator.operations.durability.durable_answers import DurableAnswers
 from peacefs.protocol.errors import ServiceUnready
 
 

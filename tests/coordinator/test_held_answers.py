@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from typing import Any, cast
 
-import pytest
 from metadata.group_commits import Group
-from support.spoken_link import SIGNER, told_by
+from support.greeted_link import greeted_link
+from support.spoken_link import SIGNER
 
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.epochs import epochs_of
 from peacefs.coordinator.metadata.log.segments import LogFull
-from peacefs.coordinator.operations.commits import Commits
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.durable_answers import DurableAnswers
+from peacefs.coordinator.operations.durability.commits import Commits
+from peacefs.coordinator.operations.durability.durable_answers import DurableAnswers
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc.client_session import ClientLinks, calls_per_turn_max
 from peacefs.coordinator.rpc.datanode_links import DatanodeLinks
-from peacefs.protocol.frames import FrameReader, encode
-from peacefs.protocol.handshake import Identity, connecting
+from peacefs.protocol.frames import encode
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import (
     Failure,
     FileInfo,
@@ -29,49 +28,14 @@ from peacefs.protocol.messages import (
     Message,
     Mkdirs,
     NameChanged,
-    Target,
-    Welcome,
 )
 
 
-class Transport:
-    """Keeps what was written."""
-
-    def __init__(self) -> None:
-        self.writes: list[bytes] = []
-
-    def get_extra_info(self, name: str) -> tuple[str, int] | None:
-        return ("127.0.0.1", 1) if name == "peername" else None
-
-    def is_closing(self) -> bool:
-        return False
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def write(self, data: bytes) -> None:
-        self.writes.append(data)
-
-    def pause_reading(self) -> None: ...
-
-    def resume_reading(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Caller:
-    """A client whose handshake is done."""
+    """A client."""
 
     def __init__(self, links: ClientLinks) -> None:
-        self.transport = Transport()
-        self.link = links.link()
-        self.link.connection_made(cast(asyncio.BaseTransport, self.transport))
-        target = Target("coordinator", "coordinator", "coordinator:1", "")
-        steps = connecting(Identity("", "client", "test", None), b"n" * 16, target=target)
-        self.link.data_received(encode(next(steps)))
-        ((_, proof),) = self.told()
-        self.link.data_received(encode(told_by(steps, proof).last_word))
-        assert isinstance(self.told()[0][1], Welcome)
+        self._link, self._writes = greeted_link(links)
         self._tag = 0
 
     def asks(self, *messages: Message) -> None:
@@ -80,12 +44,12 @@ class Caller:
         for message in messages:
             self._tag += 1
             frames.append(encode(message, tag=self._tag))
-        self.link.data_received(b"".join(frames))
+        self._link.data_received(b"".join(frames))
 
     def told(self) -> list[tuple[int, Message]]:
         """Return the tags and messages that came since the last call."""
-        frames = FrameReader().feed(b"".join(self.transport.writes))
-        self.transport.writes.clear()
+        frames = self._writes.frames()
+        self._writes.pieces.clear()
         return [(frame.tag, frame.message) for frame in frames]
 
 
@@ -111,15 +75,13 @@ class Coordinator:
         return Caller(self._links)
 
 
-@pytest.fixture
-def play() -> Callable[[Callable[[Coordinator], None]], None]:
-    def run(story: Callable[[Coordinator], None]) -> None:
-        async def main() -> None:
-            story(Coordinator())
+def play(story: Callable[[Coordinator], None]) -> None:
+    """Run a story on an event loop, which the links' deadlines need."""
 
-        asyncio.run(main())
+    async def main() -> None:
+        story(Coordinator())
 
-    return run
+    asyncio.run(main())
 
 
 def mkdir(path: str) -> Mkdirs:
@@ -130,7 +92,7 @@ def stat(path: str) -> GetFileInfo:
     return GetFileInfo(path, "root")
 
 
-def test_answers_leave_in_order_when_they_are_durable_and_others_do_not_wait(play: Any) -> None:
+def test_answers_leave_in_order_when_they_are_durable_and_others_do_not_wait() -> None:
     def story(coordinator: Coordinator) -> None:
         writer, reader = coordinator.caller(), coordinator.caller()
         writer.asks(mkdir("/old/a"))
@@ -151,7 +113,7 @@ def test_answers_leave_in_order_when_they_are_durable_and_others_do_not_wait(pla
     play(story)
 
 
-def test_answers_that_depend_on_an_undone_entry_say_that_there_is_no_room(play: Any) -> None:
+def test_answers_that_depend_on_an_undone_entry_say_that_there_is_no_room() -> None:
     def story(coordinator: Coordinator) -> None:
         writer, reader = coordinator.caller(), coordinator.caller()
         coordinator.group.log.fails = LogFull("no room")
@@ -170,7 +132,7 @@ def test_answers_that_depend_on_an_undone_entry_say_that_there_is_no_room(play: 
     play(story)
 
 
-def test_connection_with_many_answers_that_wait_carries_out_no_further_call(play: Any) -> None:
+def test_connection_with_many_answers_that_wait_carries_out_no_further_call() -> None:
     def story(coordinator: Coordinator) -> None:
         caller = coordinator.caller()
         caller.asks(*(mkdir(f"/{number:03}") for number in range(calls_per_turn_max + 10)))

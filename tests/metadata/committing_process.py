@@ -8,13 +8,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer, metadata_tend_interval_s
+from peacefs.coordinator.metadata.group_commit import GroupCommit, metadata_tend_interval_s
 from peacefs.coordinator.metadata.model import RenameMode
 from peacefs.coordinator.metadata.sqlite import file_image
 from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.writer import Writer
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.operations.commits import Commits
+from peacefs.coordinator.operations.durability.commits import Commits
 from peacefs.protocol.ids import first_of_epoch
 from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.new_file import NewFile

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 from journal.replicated_store import rows_of
 
-from peacefs.coordinator.metadata.group_commit import DiskSpeed, GroupCommit, Writer
+from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.metadata.log.segments import LogFull
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.transaction import Transaction
-from peacefs.coordinator.operations.commits import Commits
-from peacefs.coordinator.operations.durable_answers import DurableAnswers
+from peacefs.coordinator.metadata.writer import DiskSpeed, Writer
+from peacefs.coordinator.operations.durability.commits import Commits
+from peacefs.coordinator.operations.durability.durable_answers import DurableAnswers
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, Overloaded, ServiceUnready
 
 from .group_commits import Group, mkdirs, names

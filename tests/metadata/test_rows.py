@@ -15,16 +15,14 @@ from msgspec.structs import replace
 from support.long_runs import often
 
 from peacefs.coordinator.metadata import answers
-from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.log.entry import Content
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeKind
+from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.metadata.row_store import Rows, row_of
 from peacefs.coordinator.metadata.sqlite import row_digest
 from peacefs.coordinator.metadata.sqlite.connections import connect_plain
 from peacefs.coordinator.metadata.sqlite.image import ImageReader, ImageWriter
 from peacefs.coordinator.metadata.sqlite.schema import fill, migrate
-from peacefs.coordinator.metadata.sqlite.store import store_in_memory
 from peacefs.coordinator.metadata.tables import (
     ATTRIBUTE,
     CHUNK,
@@ -39,7 +37,6 @@ from peacefs.coordinator.metadata.tables import (
     TABLES,
     Row,
 )
-from peacefs.coordinator.metadata.transaction import Transaction
 
 State = dict[int, dict[tuple[Any, ...], Row]]
 _NAMES = "abcdeé"
@@ -498,21 +495,3 @@ def test_rows_of_answers_that_a_new_leader_numbers_from_the_first_are_dropped_in
     assert rows.answers.find("new") == (1, "new", b"yes", 5)
     assert rows.answers.find("old-2") is None
     assert rows.answers.drop_oldest(6, 10, 0) == 1 and rows.answers.find("new") is None
-
-
-def test_chunks_of_a_new_file_are_known_without_a_look_at_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    metadata = store_in_memory(owner="root")
-    metadata.begin_epoch()
-    monkeypatch.setattr(metadata.rows.image, "group", lambda *_: pytest.fail("the image was asked"))
-
-    def create(tx: Transaction) -> int:
-        inode = tx.add_inode(Inode(0, InodeKind.FILE, 0o644, "ann", "staff", 1, 1, 30, 1 << 26, 3))
-        for position in (1, 0, 2):
-            tx.add_chunk(inode, position, ChunkRecord(position + 7, 1, 10, 3, ()), 0)
-        return inode
-
-    inode = run_now(metadata, create)
-    metadata.imaged()
-    assert [chunk.chunk for chunk in metadata.reader().references(inode)] == [7, 8, 9]
-    run_now(metadata, lambda tx: tx.cut_references(inode, 1))
-    assert [chunk.chunk for chunk in metadata.reader().references(inode)] == [7]

@@ -273,3 +273,16 @@ def test_store_has_a_twin_in_memory() -> None:
     metadata.begin_epoch()
     root = metadata.reader().inode(ROOT)
     assert root is not None and root.owner == "ann" and metadata.cluster_id == "c"
+
+
+def test_chunks_of_a_new_file_are_known_without_a_look_at_the_image(
+    store: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store.metadata.rows.image, "group", lambda *_: pytest.fail("the image was asked"))
+    inode = store.file("f")
+    for position in (1, 0, 2):
+        store.commit(lambda tx, at=position: tx.add_chunk(inode, at, store.chunk(at), 0))
+    first = first_of_epoch(store.epoch)
+    assert [each.chunk for each in store.reader.references(inode)] == [first, first + 1, first + 2]
+    store.commit(lambda tx: tx.cut_references(inode, 1))
+    assert [each.chunk for each in store.reader.references(inode)] == [first]

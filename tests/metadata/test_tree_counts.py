@@ -31,8 +31,8 @@ from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import quotas
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.commits import Commits
 from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.operations.durability.commits import Commits
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.errors import PeacefsError, ServiceUnready
 from peacefs.protocol.tokens import Signer

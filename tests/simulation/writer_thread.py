@@ -17,7 +17,7 @@ from peacefs.coordinator.journal.writer import journal_repeat_pause_s
 from peacefs.coordinator.limits import journal_unsure_max_s
 from peacefs.coordinator.metadata.group_commit import GroupCommit, Settled
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault
-from peacefs.coordinator.operations.commits import Commits
+from peacefs.coordinator.operations.durability.commits import Commits
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.runtime import effects as fx
 

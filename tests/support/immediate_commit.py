@@ -8,8 +8,8 @@ from typing import TypeVar
 from peacefs.coordinator.metadata.group_commit import Settled, no_room, stopping
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull
 from peacefs.coordinator.metadata.transaction import Transaction
-from peacefs.coordinator.operations.commits import Commits
-from peacefs.coordinator.operations.durable_answers import DurableAnswers
+from peacefs.coordinator.operations.durability.commits import Commits
+from peacefs.coordinator.operations.durability.durable_answers import DurableAnswers
 from peacefs.protocol.errors import ServiceUnready
 
 T = TypeVar("T")

@@ -27,13 +27,14 @@ from support.waiting import PATIENCE_S
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.coordinator.api.durable_responses import DurableResponses
 from peacefs.coordinator.api.webhdfs import WebHdfs
-from peacefs.coordinator.metadata.group_commit import GroupCommit, Writer, run_now
+from peacefs.coordinator.metadata.group_commit import GroupCommit, run_now
 from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.metadata.store import MetadataFault
+from peacefs.coordinator.metadata.writer import Writer
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.commits import Commits
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.durable_answers import DurableAnswers
+from peacefs.coordinator.operations.durability.commits import Commits
+from peacefs.coordinator.operations.durability.durable_answers import DurableAnswers
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc.client_session import ClientLinks
 from peacefs.datanode.gateway.app import Gateway, GatewayLimits

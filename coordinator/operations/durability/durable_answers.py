@@ -57,12 +57,6 @@ class Watched:
         """Whether something that the request has read may have been undone since."""
         return self._undone is not None and self._undone != self._rows.undone
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the answer may be sent now. Ask after the request has run."""
-        rows = self._rows
-        return self._needed <= rows.durable and (self._undone is None or self._undone == rows.undone)
-
     def _note(self) -> None:
         rows = self._rows
         if rows.ahead > rows.durable:

@@ -1,0 +1,1 @@
+"""Commits of changes, and answers that wait until what they depend on is durable."""
