@@ -51,6 +51,8 @@ journal_read_bytes_max: Final = 8 * MIB
 leader_lease_s: Final = 2.0
 # How often a standby polls the journal for new entries and for the current leader.
 standby_poll_interval_s: Final = 0.05
+# How often a coordinator that cannot start or answer yet looks whether somebody leads.
+leader_poll_interval_s: Final = 0.1
 journal_unsure_max_s: Final = 30.0
 # How long a standby holds requests while there is no leader, before it asks the client to retry.
 takeover_hold_s: Final = 20.0

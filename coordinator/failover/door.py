@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from peacefs.coordinator.limits import standby_poll_interval_s, startup_waiting_max, takeover_hold_s
+from peacefs.coordinator.limits import leader_poll_interval_s, startup_waiting_max, takeover_hold_s
 from peacefs.protocol.asgi import App, Message, Receive, Scope, Send
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
@@ -75,7 +75,7 @@ class Door:
             while not leadership.may_answer:
                 if self._clock() >= give_up_s or (leadership.knows_leader and await self._leader_lives()):
                     leadership.refuse_standby()
-                await self._sleep(standby_poll_interval_s / 2)
+                await self._sleep(leader_poll_interval_s / 2)
         finally:
             self.waiting -= 1
 

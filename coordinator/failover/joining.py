@@ -13,9 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from peacefs.coordinator.journal.port import JournalIdentity, JournalRefused, JournalUnsure, Member, Standing
+from peacefs.coordinator.journal.port import (
+    JournalFull,
+    JournalIdentity,
+    JournalRefused,
+    JournalUnsure,
+    Member,
+    Standing,
+)
 from peacefs.coordinator.journal.writer import JournalWriter
-from peacefs.coordinator.limits import leader_lease_s, standby_poll_interval_s
+from peacefs.coordinator.limits import leader_lease_s, leader_poll_interval_s
 from peacefs.coordinator.metadata.journal_chain import JournalDiffers
 from peacefs.coordinator.metadata.sqlite import exact_copies
 from peacefs.coordinator.metadata.store import Metadata
@@ -85,11 +92,11 @@ class Joining:
             except StartupError as problem:
                 self._state(str(problem))
                 raise
-            self._sleep(standby_poll_interval_s)
+            self._sleep(leader_poll_interval_s)
 
     def _state(self, problem: str) -> None:
         """Have the leader show why this coordinator does not start: nobody may read its log."""
-        with suppress(JournalUnsure, JournalRefused):
+        with suppress(JournalUnsure, JournalRefused, JournalFull):
             if self._journal.identity() is not None:
                 self._journal.stand(Standing(self._me, problem=problem), problem_shown_s)
 

@@ -98,7 +98,8 @@ class FailoverProcess:
         """Return the addresses of the other coordinators that are there."""
         standings = () if self.failover is None else self.failover.standings.all
         me = self.leadership.me
-        return sorted(each.member.name for each in standings if me is None or each.member.name != me.name)
+        there = [each.member.name for each in standings if not each.problem]
+        return sorted(name for name in there if me is None or name != me.name)
 
     async def hand_over(self, stop: Callable[[], object]) -> str:
         """Have another coordinator lead; return its name. `stop` ends this process, to be started as a standby.

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from peacefs.coordinator.journal.port import Member
-from peacefs.coordinator.limits import standby_poll_interval_s, takeover_hold_s
+from peacefs.coordinator.limits import leader_poll_interval_s, takeover_hold_s
 from peacefs.protocol.asgi import App, Receive, Scope, Send
 from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
 from peacefs.protocol.limits import KIB
@@ -96,7 +96,7 @@ class Relay:
                     return answer
             if self._clock() >= give_up_s:
                 raise ServiceUnready("no coordinator leads at this moment; try again")
-            await self._sleep(standby_poll_interval_s)
+            await self._sleep(leader_poll_interval_s)
         return None
 
 

@@ -196,9 +196,10 @@ class Failover:
         await self._catch_up()
         ends = await self._run(self._journal.ends)
         place = self._metadata.journal_place()
-        if ends is not None and ends[1].number < place.number:
+        last = 0 if ends is None else ends[1].number
+        if last < place.number:
             raise StartupError(
-                f"the journal ends with entry {ends[1].number} and this store has entry {place.number}: etcd was "
+                f"the journal ends with entry {last} and this store has entry {place.number}: etcd was "
                 "put back as it once was. Nothing was changed. Restore etcd, or stop all coordinators, "
                 "`peacefs metadata discard-journal --journal ...`, and start this one first"
             )

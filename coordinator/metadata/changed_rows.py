@@ -215,18 +215,11 @@ class ChangedRows:
         """Number of closed entries that the image may lack."""
         return len(self._waiting)
 
-    def imaged(self, number: int, changes_max: int | None = None) -> bool:
-        """Drop the rows of entries up to `number`, which the image has by now.
-
-        Stops after about `changes_max` changes and returns True; then call it again.
-        """
+    def imaged(self, number: int) -> None:
+        """Drop the rows of entries up to `number`, which the image has by now."""
         self._imaged = max(self._imaged, number)
-        done = 0
         while self._waiting and self._waiting[0][0] <= number:
-            if changes_max is not None and done >= changes_max:
-                return True
             _, touched = self._waiting.popleft()
-            done += len(touched)
             self.rows_waiting -= len(touched)
             for table, first, second, _, _ in touched:
                 rows = self.changed[table]
@@ -245,7 +238,6 @@ class ChangedRows:
             self._entries_of.clear()
         elif len(self._entries_of) > 2 * self.rows_waiting + _ENTRIES_SWEPT_FROM:
             self._sweep_entries()
-        return False
 
     def _sweep_entries(self) -> None:
         """Remove keys from `_entries_of` that are no longer in `changed`."""

@@ -49,11 +49,9 @@ class Rows(ChangedRows):
         self.places.clear()
         self.answers.load()
 
-    def imaged(self, number: int, changes_max: int | None = None) -> bool:
-        if super().imaged(number, changes_max):
-            return True
+    def imaged(self, number: int) -> None:
+        super().imaged(number)
         self.answers.shrink()
-        return False
 
     def _restore(self, change: Undo) -> None:
         table, first, _, before, _ = change

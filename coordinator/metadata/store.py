@@ -108,7 +108,9 @@ class Metadata:
         self._told_digest = b""
         keeper.begin(self._imaged)
         self.cluster_id: str = self._reader.meta("cluster_id")
-        self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
+        self._journal_place = self._read_place()
+        #: What entries of the journal changed since `apply` last returned it.
+        self._touched = Touched(set(), set())
         #: The last durable transaction, and the last epoch that was begun.
         self.tx_durable = self._transaction.tx
         self.epoch: int = self._reader.meta("epoch")
@@ -117,7 +119,7 @@ class Metadata:
         """Apply entries of the log that the image lacks, at a start."""
         for number, chain, content in entries:
             change = decode_content(content)
-            self._take_in(change)
+            self._take_in(change, None)
             assert number == self.rows.number, (
                 f"entry {number} of the log came where {self.rows.number} was to come"
             )
@@ -127,7 +129,7 @@ class Metadata:
         self._opened = self.rows.durable
         self._found_changed()
 
-    def _take_in(self, change: Content, touched: Touched | None = None) -> None:
+    def _take_in(self, change: Content, touched: Touched | None) -> None:
         rows = self.rows
         for number, row in change.changes:
             table = number if number >= 0 else ~number
@@ -147,7 +149,10 @@ class Metadata:
         self._transaction.reload()
         self.tx_durable = self._transaction.tx
         self.epoch = self._reader.meta("epoch")
-        self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
+        self._journal_place = self._read_place()
+
+    def _read_place(self) -> JournalPlace:
+        return JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
 
     # -- requests ------------------------------------------------------------------------------------
 
@@ -273,7 +278,7 @@ class Metadata:
         self._sealed.clear()
         self.rows.unseal(sealed.number)
         self._transaction.forget_all()
-        self._journal_place = JournalPlace(self._reader.meta("journal"), self._reader.meta("journal_number"))
+        self._journal_place = self._read_place()
         self.epoch = self._reader.meta("epoch")
         self.has_room = False
         self.on_refused(full)
@@ -337,10 +342,14 @@ class Metadata:
             self.epoch = epoch
 
         self.flush()
-        self._is_following = False
+        was_following, self._is_following = self._is_following, False
         if self._journal is not None and self._chain.sum is None:
             self.compare_place(self._journal.last)
-        self._change(change)
+        try:
+            self._change(change)
+        except MetadataFull:
+            self._is_following = was_following
+            raise
         self._transaction.numbering = Numbering(epoch)
         return epoch
 
@@ -388,34 +397,37 @@ class Metadata:
         self._chain.compare(last, self._journal_place.number, self.epoch, self.rows)
 
     def apply(self, entries: Sequence[Entry]) -> Touched:
-        """Make the changes of entries that another coordinator has committed, all or none of them.
+        """Make the changes of entries that another coordinator has committed, in order. Return what they changed.
 
         They are those behind `read_after`, and go to the log as they are. Raises StartupError for those of a newer
         peacefs, JournalDiffers, MetadataFault, MetadataFull.
         """
         self._refuse_after_fault()
         self._is_following = True
-        touched = Touched(set(), set())
-        rows = self.rows
-        for entry, content, change in self._chain.read(entries, self._journal_place.number, self.epoch, rows):
-            if change is None:
-                self._apply_statements(entry, touched)
-                self._chain.append(content)
-                continue
-            self._take_in(change, touched)
-            self.epoch = change.epoch
-            self._journal_place = self._journal_place._replace(number=entry.number)
-            self._sealed.append(Sealed(rows.number, change.tx, change.epoch, change.changes, content, True))
-            self._sealed[-1].previous = self._chain.append(content)
-            rows.seal()
-        self.flush()
-        self._found_changed()
+        rows, touched = self.rows, self._touched
+        try:
+            for entry, content, change in self._chain.read(entries, self._journal_place.number, self.epoch, rows):
+                if change is None:
+                    self._apply_statements(entry)
+                    self._chain.append(content)
+                    continue
+                self._take_in(change, touched)
+                self.epoch = change.epoch
+                self._journal_place = self._journal_place._replace(number=entry.number)
+                self._sealed.append(Sealed(rows.number, change.tx, change.epoch, change.changes, content, True))
+                self._sealed[-1].previous = self._chain.append(content)
+                rows.seal()
+            self.flush()
+        finally:
+            # If there is no room, the entries before stay, and the next call returns what they changed.
+            self._found_changed()
+        self._touched = Touched(set(), set())
         return touched
 
-    def _apply_statements(self, entry: Entry, touched: Touched) -> None:
+    def _apply_statements(self, entry: Entry) -> None:
         """Apply an entry of the previous release, which consists of SQL statements."""
         self.flush()
-        self._keeper.apply_statements(content_of(entry), entry.number, touched.chunks, touched.tables)
+        self._keeper.apply_statements(content_of(entry), entry.number, self._touched.chunks, self._touched.tables)
         self.rows.load()
         self._found_changed()
 
@@ -427,8 +439,7 @@ class Metadata:
 
     def _imaged(self, number: int) -> None:
         """Drop changed rows that the image has."""
-        while self.rows.imaged(number, 10_000):
-            pass
+        self.rows.imaged(number)
 
     def tend(self, *, idle: bool) -> None:
         """Do periodic work: check paths, publish a digest, delete old segments. Raises MetadataFault."""

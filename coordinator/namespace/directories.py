@@ -45,7 +45,7 @@ def make_directories(
     """
     for name in names:
         check_name_length(name)
-        kept = inherited(parent.acl, permission & _MODE_BITS, unmasked, is_directory=True)
+        kept = inherited(parent.acl, only_mode_bits(permission), unmasked, is_directory=True)
         made = Inode(
             inode=tx.next_inode(),
             kind=InodeKind.DIRECTORY,

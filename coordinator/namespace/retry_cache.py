@@ -63,8 +63,7 @@ def cached_reply(reader: Reader, key: RequestKey) -> Applied[Any] | None:
     """Return the earlier reply to the request. Raises BadRequest for another request under the same id."""
     if not key.request_id:
         return None
-    if len(key.request_id) > request_id_characters_max:
-        check_request_id(key.request_id)
+    check_request_id(key.request_id)
     stored = reader.answer(key.request_id)
     if stored is None:
         return None

@@ -129,9 +129,9 @@ class Names:
         key = RequestKey(request_id, ("rename", str(source_path), str(target_path), user, mode.value))
         try:
             renamed = self._ctx.once(key, change)
-        except TreeIsLarge as large:
+        except TreeIsLarge:
             renamed = await self.trees.commit(
-                large, lambda: self._ctx.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
+                lambda: self._ctx.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
             )
         self._ctx.free(renamed.chunks)
         return renamed.answer
@@ -176,10 +176,7 @@ class Names:
                 checks.check_delete(self._ctx.reader, parsed, caller)
                 await rights.look()
             once = partial(run_once, key=key, now_ms=self._ctx.now_ms(), change=change)
-            try:
-                deleted = await rights.commit(once)
-            except TreeIsLarge as large:
-                deleted = await self.trees.commit(large, partial(rights.commit, once))
+            deleted = await self.trees.commit(partial(rights.commit, once))
         self._ctx.free(deleted.chunks)
         self.reclaim_soon()
         return deleted.answer

@@ -32,10 +32,7 @@ class QuotaOperations:
             quotas.set_quota(tx, at, names, space)
 
         what = ("quota", names, space)
-        try:
-            await self._ctx.change(path, user, what, request_id, change)
-        except quotas.TreeIsLarge as large:
-            await self._names.trees.commit(large, lambda: self._ctx.change(path, user, what, request_id, change))
+        await self._names.trees.commit(lambda: self._ctx.change(path, user, what, request_id, change))
 
     async def usage(self, path: str, user: str) -> Quota:
         """Return the usage of a path: at once for a directory with a quota, else counted. Raises FileNotFound."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord
@@ -11,7 +12,6 @@ from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import snapshot_diff, snapshot_restore, snapshots
 from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath
 from peacefs.coordinator.namespace.permissions import Access, Principal
-from peacefs.coordinator.namespace.quotas import TreeIsLarge
 from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshot_diff import Difference
 
@@ -116,13 +116,8 @@ class SnapshotOperations:
         try:
             while not job.growth.is_whole:
                 job = await self._copy_more(job)
-            try:
-                changed = await rights.commit(lambda tx: self._finish(tx, key, caller, rights, job))
-            except TreeIsLarge as large:
-                changed = await self._names.trees.commit(
-                    large, lambda: rights.commit(lambda tx: self._finish(tx, key, caller, rights, job))
-                )
-            self._ctx.cluster.load(changed)
+            finish = partial(self._finish, key=key, caller=caller, rights=rights, job=job)
+            self._ctx.cluster.load(await self._names.trees.commit(partial(rights.commit, finish)))
         except BaseException:
             self._names.give_up(lambda tx: snapshot_restore.give_up(tx, job))
             raise

@@ -20,7 +20,6 @@ from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, RenameMod
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.quotas import TreeIsLarge
 from peacefs.coordinator.namespace.resolution import follow
 from peacefs.protocol.errors import AccessDenied, FileNotFound, PeacefsError
 from peacefs.protocol.values.trash import (
@@ -149,10 +148,7 @@ class Trash:
                 lambda tx: namespace.delete(tx, path, True, self._ctx.now_ms()), in_any_case=True
             )
 
-        try:
-            result = await delete()
-        except TreeIsLarge as large:
-            result = await self._names.trees.commit(large, delete)
+        result = await self._names.trees.commit(delete)
         self._ctx.free(result.freed)
         self._names.reclaim_soon()
         log.info("deleted %s of the trash", path)

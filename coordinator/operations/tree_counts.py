@@ -42,7 +42,7 @@ class _Count:
 
 
 class TreeCounts:
-    """Attempts changes again that raised TreeIsLarge, when the tree has been counted.
+    """Attempts changes, and again those that raise TreeIsLarge, when the tree has been counted.
 
     A transaction pins the tree and begins to sum up the changes below it. The pinned state, which does not change,
     is counted in turns. The count and the sum together are exact at every later transaction, until the count ends.
@@ -62,16 +62,23 @@ class TreeCounts:
         #: The trees that are being counted, or have been, for a change under way.
         self._counting: set[InodeId] = set()
 
-    async def commit(self, large: TreeIsLarge, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Count the tree, attempt the change, and end the count. Raises what the change raises, ServiceUnready."""
-        give_up_s = self._ctx.monotonic() + tree_count_wait_s_max
+    async def commit(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Attempt a change. If a tree is too large, count it, attempt the change again, and end the count.
+
+        Raises what the change raises, ServiceUnready.
+        """
+        try:
+            return await attempt()
+        except TreeIsLarge as found:
+            large = found
         for _ in range(trees_counted_max):
             count = _Count(large.directory)
+            give_up_s = self._ctx.monotonic() + tree_count_wait_s_max
             while count.directory in self._counting:
                 await self._pause(give_up_s)
             self._counting.add(count.directory)
             try:
-                await self._begin(count, give_up_s)
+                await self._begin(count)
                 if count.at_tx is not None:
                     await self._count(count.directory, count.at_tx)
                 return await attempt()
@@ -86,7 +93,8 @@ class TreeCounts:
             raise ServiceUnready("what is to be changed is still being counted for another change; try again")
         await self._ctx.sleep(_POLL_S)
 
-    async def _begin(self, count: _Count, give_up_s: float) -> None:
+    async def _begin(self, count: _Count) -> None:
+        give_up_s = self._ctx.monotonic() + tree_count_wait_s_max
         while True:
             try:
                 return await self._ctx.commit(count.begin)
@@ -98,7 +106,7 @@ class TreeCounts:
         past = self._ctx.reader.at(at_tx, directory)
         found = await self._ctx.in_turns(count_tree(past, NamespacePath(())))
         usage = NamespaceUsage(found.directories + found.files, found.space_consumed)
-        await self._ctx.commit(lambda tx: tx.note_count(directory, usage))
+        self._ctx.commit.now(lambda tx: tx.note_count(directory, usage))
 
     async def _end(self, count: _Count) -> None:
         try:

@@ -224,7 +224,7 @@ class Twin:
 
     def hear_of_image(self) -> None:
         number = self.random.choice([self.random.randint(0, self.writer.number), self.writer.number])
-        self.rows.imaged(number, self.random.choice([None, None, 1]))
+        self.rows.imaged(number)
 
     def read_of_log(self) -> None:
         """Simulate a start: read all that the image lacks from the log into new `Rows`."""

@@ -288,16 +288,23 @@ def test_change_that_waits_for_the_count_of_another_one_is_refused_in_the_end() 
         sleep=sleep,
     )
     trees = Files(context).names.trees
-    large = quotas.TreeIsLarge(ROOT)
+    hangs = asyncio.Event()
+
+    def change(tx: Transaction) -> None:
+        if tx.counted_usage(ROOT) is None:
+            raise quotas.TreeIsLarge(ROOT)
+
+    async def attempt() -> bool:
+        await context.commit(change)
+        return await hangs.wait()
 
     async def story() -> None:
-        hangs = asyncio.Event()
-        first = asyncio.ensure_future(trees.commit(large, hangs.wait))
+        first = asyncio.ensure_future(trees.commit(attempt))
         await asyncio.sleep(0)
         with pytest.raises(ServiceUnready, match="counted for another change"):
-            await trees.commit(large, hangs.wait)
+            await trees.commit(attempt)
         hangs.set()
-        assert await first and await trees.commit(large, hangs.wait)
+        assert await first and await trees.commit(attempt)
 
     asyncio.run(story())
     assert 60 <= now_s < 61
