@@ -8,7 +8,8 @@ path_characters_max: Final = 8000
 # HDFS: dfs.namenode.fs-limits.max-directory-items.
 directory_entries_max: Final = 1_048_576
 list_page_entries: Final = 1000
-# Entries of a tree that are looked at before others get their turn: so few that it takes about a millisecond.
+# Maximum number of entries of a tree that are read at once. A turn of the event loop reads at most twice as many.
+# `python -m benchmarks.loop_holds` measures the turns.
 tree_entries_per_turn: Final = 100
 # The memory that names may take where an operator does not say.
 names_memory_bytes_default: Final = 1024 * MIB

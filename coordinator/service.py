@@ -152,7 +152,8 @@ class Coordinator:
         self._proxy_users = ProxyUsers(callers, proxy_rules)
         self._who: WhoIsWho | None = None
         if options.asks_for_tokens:
-            # Also while commits are lacking: an administrator is to be let in who decides about that.
+            # These commits work even while commits are missing, so that an administrator can log in and accept the
+            # loss.
             self._who = who_is_who(self._reader, commits, options.directory, metadata.cluster_id, callers)
         links, calls = DatanodeLinks(), RunningCalls()
         self._parts = parts = Assembly(
@@ -457,7 +458,7 @@ class Coordinator:
         )
 
     async def _tend(self) -> None:
-        """Do what is due beside the commits."""
+        """Call `GroupCommit.tend` again and again, with `idle` if nothing was committed since the last call."""
         seen = self._group.commits
         while True:
             await asyncio.sleep(metadata_tend_interval_s)

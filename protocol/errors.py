@@ -239,7 +239,10 @@ class AccessDenied(PeacefsError):
 
 
 class PathThroughFile(AccessDenied):
-    """A component before the last is a file. HDFS says so as a missing right, unless a name is to be made."""
+    """A component of the path before the last is a file.
+
+    As in HDFS this is a kind of AccessDenied; operations that make a name raise ParentNotDirectory instead.
+    """
 
 
 class ImpersonationRefused(AccessDenied):

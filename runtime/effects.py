@@ -371,9 +371,10 @@ def next_request(connection: Connection, *, timeout_s: float) -> Steps[Frame]:
 def next_requests(
     connection: Connection, *, timeout_s: float, more_after: Callable[[Frame], bool]
 ) -> Steps[list[Frame]]:
-    """Receive the next request as `next_request` does, and all further requests that have arrived completely.
+    """Receive the next request, and all further requests that have arrived completely.
 
-    A request for which `more_after` is False is the last one. Payloads are valid until the next receive.
+    The next request may not arrive for a long time. Stop after a request for which `more_after` is False. Payloads
+    are valid until the next receive.
     """
     return (  # type: ignore[no-any-return]
         yield ReceiveFrames(connection, timeout_s, None, None, begins_request=True, more_after=more_after)

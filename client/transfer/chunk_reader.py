@@ -36,8 +36,8 @@ corrupt_report_timeout_s: Final = 2.0
 read_rounds_max: Final = 2
 
 
-#: A function that asks the coordinator where a chunk's replicas are now. It takes the known layout of the chunk
-#: and returns the current layout, with a new token.
+#: Asks the coordinator where the replicas of a chunk are now. Takes the layout known so far and returns the
+#: current one, with a new token.
 Relocate = Callable[[ChunkLayout], fx.Steps[ChunkLayout]]
 
 

@@ -36,13 +36,16 @@ class EpochService:
         commits: Commits,
         on_fault: Callable[[MetadataFault], NoReturn],
     ) -> None:
-        """`on_fault` is called when the metadata can no longer be written; `commits` asks nobody."""
+        """`on_fault` is called when the metadata can no longer be written.
+
+        `commits` must accept changes even while commits are missing.
+        """
         self._core = core
         self._epochs = core.epochs
         self._metadata = metadata
         self._reader = reader
         self._commit = commits
-        #: Commits changes of the namespace, but none while commits are missing.
+        #: For changes of the namespace; refuses them while commits are missing.
         self.commit = commits.unless(self.refuse_without_commits)
         self._on_fault = on_fault
         #: True while commits are missing and nobody has accepted their loss: nothing may be changed then.

@@ -30,7 +30,7 @@ from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
 
 log = logging.getLogger("peacefs.coordinator")
 _COMPLAINT_INTERVAL_S = 5.0
-# The leader shows for so long why a coordinator did not start. Each further start says it again.
+# Time for which the leader shows why a coordinator did not start. Each failed start begins it again.
 problem_shown_s: Final = 3600.0
 
 
@@ -95,7 +95,7 @@ class Joining:
             self._sleep(leader_poll_interval_s)
 
     def _state(self, problem: str) -> None:
-        """Have the leader show why this coordinator does not start: nobody may read its log."""
+        """Have the leader show why this coordinator does not start, since operators may not look into its log."""
         with suppress(JournalUnsure, JournalRefused, JournalFull):
             if self._journal.identity() is not None:
                 self._journal.stand(Standing(self._me, problem=problem), problem_shown_s)

@@ -101,7 +101,10 @@ class Failover:
         self._is_handing_over = False
 
     async def keep(self) -> None:
-        """For as long as the coordinator lives. Raises FarBehind, JournalDiffers, StartupError, MetadataFault."""
+        """Follow the journal until this coordinator leads, then keep its lease, for as long as it lives.
+
+        Raises FarBehind, JournalDiffers, StartupError, MetadataFault.
+        """
         while not self._leadership.leads:
             began_s = self._clock()
             try:

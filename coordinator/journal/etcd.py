@@ -219,7 +219,7 @@ class EtcdJournal(Journal):
 
     def stand(self, standing: Standing, lives_s: float) -> None:
         with self._lock:
-            # That of one that did not start outlives its process.
+            # The standing of a coordinator that did not start must outlive its process.
             lease, seconds = (0, 0.0) if standing.problem else self._standing
             if not lease or seconds != lives_s or not self._etcd.keep_lease(lease):
                 lease = self._etcd.grant_lease(lives_s)

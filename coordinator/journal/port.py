@@ -56,7 +56,7 @@ class Standing(msgspec.Struct, frozen=True):
     synced: int = 0
     #: True when it may take over: its chunks are loaded and its datanodes have reported.
     is_warm: bool = False
-    #: Why it did not start, in words, if it did not; the numbers say nothing then.
+    #: Why the coordinator did not start; empty if it runs. If set, ignore the numbers above.
     problem: str = ""
 
 

@@ -23,7 +23,7 @@ PREVIOUS: Final = "journal_previous"
 
 
 class JournalDiffers(Exception):
-    """The journal went another way than this store: its entry of that number is another one."""
+    """An entry of the journal is not the entry that this store has under the same number."""
 
 
 class JournalPlace(NamedTuple):
@@ -34,7 +34,7 @@ class JournalPlace(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """The things that entries of the journal changed and of which somebody may keep a picture in memory."""
+    """What entries of the journal changed, for caches outside the store."""
 
     #: Chunks that came, went, or have another replication.
     chunks: set[ChunkId]
@@ -51,7 +51,10 @@ class Read(NamedTuple):
 
 
 class JournalChain:
-    """The checksum of the last entry that a store has; None before it was looked at."""
+    """Checks that entries of the journal follow each other.
+
+    `sum` is the checksum of the store's last entry; None until that entry was compared.
+    """
 
     def __init__(self) -> None:
         self.sum: bytes | None = None
@@ -62,9 +65,9 @@ class JournalChain:
         return before
 
     def compare(self, last: Entry | None, number: int, epoch: int, rows: ChangedRows) -> None:
-        """Check that `last` is entry `number`, the last that the store has. Raises JournalDiffers.
+        """Check that `last` equals entry `number`, the store's last. Raises JournalDiffers.
 
-        `last` is None if the journal has no entry. An entry of another number tells nothing.
+        Does nothing if `last` has another number. `last` is None if the journal is empty.
         """
         if last is None:
             self.sum = b""
@@ -79,10 +82,10 @@ class JournalChain:
             self.sum = checksum_of(read.content)
 
     def read(self, entries: Sequence[Entry], number: int, epoch: int, rows: ChangedRows) -> list[Read]:
-        """Decode entries that follow entry `number`, and check that each follows the one before.
+        """Decode entries after entry `number` and check that each follows the one before.
 
-        The first may be that entry itself: it is compared with the store, and left out.
-        Raises StartupError for those of a newer peacefs, JournalDiffers. Does not move on.
+        If the first is entry `number` itself, compare it with the store and leave it out. Does not advance the
+        chain. Raises StartupError for entries of a newer peacefs, JournalDiffers.
         """
         if entries and entries[0].number == number:
             self.compare(entries[0], number, epoch, rows)

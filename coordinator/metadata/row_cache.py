@@ -71,9 +71,9 @@ class Generations(Generic[K, V]):
 
 
 class DirectoryNames:
-    """The known names of a directory with their inodes; None for a name that is known to be absent.
+    """The cached names of one directory, each with its inode number, or None if the name does not exist.
 
-    If `is_whole`, these are all names of the directory.
+    If `is_whole`, all names of the directory are cached.
     """
 
     __slots__ = ("inodes", "is_large", "is_whole", "ordered")

@@ -52,7 +52,7 @@ class SnapshotRows(Reader):
         self._taken: list[tuple[int, InodeId]] | None = None
         #: Trees that have been counted, for a change under way: their usage when the count began.
         self._counted_trees: dict[InodeId, NamespaceUsage] = {}
-        #: By table and removed snapshot, the key of the row of the image up to which `purge_retired` has come.
+        #: By table and removed snapshot, the key of the last row that `purge_retired` read from the image.
         self._purged: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._places: dict[tuple[InodeId, InodeId, int], bool] = {}
 

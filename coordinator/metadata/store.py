@@ -96,7 +96,8 @@ class Metadata:
         self._sealed: deque[Sealed] = deque()
         self._writing = threading.Lock()
         self._fault: BaseException | None = None
-        #: Called with the number of an entry when it is durable, and with the error when entries are undone.
+        #: `on_durable` is called with the number of each entry that becomes durable; `on_refused` with the error
+        #: when entries are undone for lack of room.
         self.on_durable: Callable[[int], None] = lambda number: None
         self.on_refused: Callable[[MetadataFull], None] = lambda full: None
         #: False if the last entry that was written found no room on the disk.
@@ -384,12 +385,16 @@ class Metadata:
             tx.set_meta("journal_number", 0)
 
         self._change(change)
-        # The image must say so, too: a log that is lost is read from the journal.
+        # The image must record the journal, too: if the log is lost, a start must know to read it from the
+        # journal.
         self._keeper.catch_up()
 
     @property
     def read_after(self) -> int:
-        """The entry of the journal behind which to read: the last one is wanted, too, until it was compared."""
+        """The entry of the journal after which to read.
+
+        Until the store's last entry was compared with the journal's, that entry is read again.
+        """
         return self._journal_place.number - (self._chain.sum is None)
 
     def compare_place(self, last: Entry | None) -> None:
@@ -397,10 +402,10 @@ class Metadata:
         self._chain.compare(last, self._journal_place.number, self.epoch, self.rows)
 
     def apply(self, entries: Sequence[Entry]) -> Touched:
-        """Make the changes of entries that another coordinator has committed, in order. Return what they changed.
+        """Apply entries after `read_after` that another coordinator committed. Return what they changed.
 
-        They are those behind `read_after`, and go to the log as they are. Raises StartupError for those of a newer
-        peacefs, JournalDiffers, MetadataFault, MetadataFull.
+        Append them unchanged to the log. Raises StartupError for entries of a newer peacefs, JournalDiffers,
+        MetadataFault, MetadataFull.
         """
         self._refuse_after_fault()
         self._is_following = True
@@ -475,9 +480,9 @@ class Metadata:
         return self._keeper.imaged()
 
     def sync_record(self) -> None:
-        """Make durable what no commit waits for, from any thread. Raises MetadataFault.
+        """Sync the record of the last commit and, with a journal, the log. No commit waits for this.
 
-        That is the record of the last commit and, with a journal, the log.
+        Any thread may call it. Raises MetadataFault.
         """
         try:
             with self._writing:

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-# Mean duration of a write and its sync below which the loop waits for the disk, the duration after which it does
-# not wait for the next ones, and the number of writes that are judged together.
+# The loop stops waiting for the disk when the mean of its last writes reaches this. It begins when more than an
+# eighth of them took less than half of this.
 quick_write_s: Final = 0.001
+# A single write this long sends the next ones to the thread.
 stalled_write_s: Final = 0.05
+# Number of writes that are judged together.
 writes_judged: Final = 32
 
 

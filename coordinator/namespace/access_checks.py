@@ -1,9 +1,10 @@
 """HDFS's checks of a caller before each operation: functions that raise AccessDenied or do nothing.
 
 Each is called before the operation, and nothing is awaited in between. For a superuser they cost nothing.
-A path through a file is refused here too, as HDFS looks at it together with the right to pass: with
-PathThroughFile, or with ParentNotDirectory by operations that make a name. What else is wrong with a path is the
-operation's to say: a check that finds nothing to hold against the caller passes.
+
+A path through a file is refused here, too, because HDFS checks it together with the right to traverse: with
+PathThroughFile, or with ParentNotDirectory if the operation makes a name. Other faults of a path are reported by
+the operation.
 
     operation                      on the way    on what it is about
     ---------------------------    ----------    -----------------------------------------------------------
@@ -138,14 +139,20 @@ def check_open_file(reader: Reader, inode: InodeId, caller: Principal) -> None:
 
 
 def check_open(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """Reading a file. That a directory cannot be opened is said to all who can get there."""
+    """Check that the caller may read a file.
+
+    For a directory only the way to it is checked; the operation then refuses it.
+    """
     passed = _pass(reader, path, caller)
     if passed and passed.target and passed.target.kind is InodeKind.FILE:
         passed.need_on_target(Access.READ)
 
 
 def check_append(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """Writing a file. That a directory cannot be appended to is said to all who can get there."""
+    """Check that the caller may write a file.
+
+    For a directory only the way to it is checked; the operation then refuses it.
+    """
     passed = _pass(reader, path, caller)
     if passed and passed.target and passed.target.kind is InodeKind.FILE:
         passed.need_on_target(Access.WRITE)
@@ -237,7 +244,7 @@ def check_set_owner(
 
 
 def check_summary(reader: Reader, path: NamespacePath, caller: Principal) -> Generator[None, None, None]:
-    """Step by step, so that others get their turn in between: a tree may be large."""
+    """Check in turns that the caller may read and enter every directory of a tree."""
     yield from _check_directories(reader, path, caller, Access.READ | Access.EXECUTE, empty_too=True)
 
 

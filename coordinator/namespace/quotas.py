@@ -34,7 +34,7 @@ from .resolution import find
 NO_LIMIT: Final = -1
 #: A change of usage below some directories, the root's first.
 Charge = tuple[Sequence[InodeId], NamespaceUsage]
-#: A tree of so many names is counted by the transaction that needs its usage: in about a millisecond.
+#: Maximum number of names that the transaction itself counts. Larger trees are counted in turns.
 tree_names_counted_at_once_max: Final = 200
 _UNITS: Final = ((1 << 60, "E"), (1 << 50, "P"), (1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 
@@ -142,10 +142,10 @@ def begin_count(tx: Transaction, directory: InodeId) -> int | None:
 
 
 def set_quota(tx: Transaction, path: NamespacePath, names: int | None, space: int | None) -> None:
-    """Sets how many names and bytes there may be, where not None; NO_LIMIT takes a limit away.
+    """Set the maximum number of names and bytes of a directory. None keeps a limit, NO_LIMIT removes it.
 
-    A directory may hold more already, as in HDFS. One that has had no quota is counted.
-    Raises FileNotFound, PathIsNotDirectory, BadRequest, TreeIsLarge.
+    The usage may exceed the new limits, as in HDFS. A directory without a quota is counted. Raises FileNotFound,
+    PathIsNotDirectory, BadRequest, TreeIsLarge.
     """
     _check_limits(names, space)
     way = find(tx, path)

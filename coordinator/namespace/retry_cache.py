@@ -96,10 +96,9 @@ def cache_reply(tx: Transaction, key: RequestKey, answer: bool | int | str | Non
 def reserve_reply(
     tx: Transaction, key: RequestKey, answer: bool | int | str | None, now_ms: int
 ) -> Applied[Any] | None:
-    """Keeps an answer that is known before the change is made, unless there is a first one, which it gives.
+    """Store an answer before the change is made. If the request has an answer already, return that instead.
 
-    A change that raises takes the promise back with all else.
-    Raises as `cached_reply` does.
+    If the change raises, the stored answer is undone with it. Raises as `cached_reply` does.
     """
     first = cached_reply(tx, key)
     if first is None:

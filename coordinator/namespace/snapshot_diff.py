@@ -22,7 +22,7 @@ from peacefs.protocol.errors import SnapshotRefused
 
 # A comparison of two snapshots holds both trees in memory.
 snapshot_diff_entries_max: Final = 1_000_000
-#: To compare two entries takes about a microsecond, to order them a few.
+#: Number of entries that are compared or sorted in one turn of the event loop.
 _COMPARED_PER_TURN: Final = 300
 
 T = TypeVar("T")

@@ -167,12 +167,12 @@ class Names:
             try:
                 deleted = self._ctx.once(key, change)
             except PathIsNotEmptyDirectory:
-                # HDFS checks the rights to what lies below before it says that the directory is not empty.
+                # As in HDFS, rights on everything below are checked before the directory is reported as not empty.
                 await RemovalRights(self._ctx, parsed, caller).look()
                 raise
         else:
             if cached_reply(self._ctx.reader, key) is None:
-                # HDFS asks for the right to remove the name first, and says so.
+                # As in HDFS, a missing right to remove the name itself is reported first.
                 checks.check_delete(self._ctx.reader, parsed, caller)
                 await rights.look()
             once = partial(run_once, key=key, now_ms=self._ctx.now_ms(), change=change)

@@ -78,7 +78,7 @@ def _due_of(
     reader: Reader, trash: NamespacePath, now_ms: int, kept_minutes: int, close_before_ms: float
 ) -> list[Due]:
     way = follow(reader, trash)
-    # One page is years of checkpoints; should there be more, the next time finds them.
+    # One page holds years of checkpoints. If there are more, a later run finds them.
     entries = reader.children(way.last, "", list_page_entries) if way.is_whole else []
     directories = {name: inode for name, inode in entries if inode.kind is InodeKind.DIRECTORY}
     current = directories.get(CURRENT_NAME)

@@ -55,7 +55,7 @@ class TreeCounts:
         give_up: Callable[[Callable[[Transaction], None]], None],
         reclaim_soon: Callable[[], None],
     ) -> None:
-        """`give_up` commits a change later, however long commits are refused."""
+        """`give_up` gets a change that could not be committed, and repeats it until it is."""
         self._ctx = context
         self._give_up = give_up
         self._reclaim_soon = reclaim_soon

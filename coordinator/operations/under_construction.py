@@ -92,7 +92,7 @@ class BegunNames:
         return [] if there is None else self._fresh(now_s, there.values())
 
     def listed(self, now_s: float, path: Components) -> list[BegunName]:
-        """Those of exactly this name, and those that a listing of it would show."""
+        """Return the begun files at this path and directly below it."""
         depth = len(path)
         found = (one for one in self._begun.values() if one.path[:depth] == path and len(one.path) <= depth + 1)
         return self._fresh(now_s, found)
@@ -197,7 +197,7 @@ class UnderConstruction:
             await self._wait(ticket, max(0.0, deadline_s - self._monotonic()))
 
     def _answered(self, uploads: Sequence[str], waited_s: float, ticket: Ticket) -> Callable[[Message], None]:
-        """Return what is called with the reply of a gateway."""
+        """Return the callback for a gateway's reply."""
 
         def answered(reply: Message) -> None:
             for upload in reply.missing if isinstance(reply, UploadsFlushed) else uploads:

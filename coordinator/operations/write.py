@@ -262,7 +262,10 @@ class WriteOperations:
     async def _publish_body(
         self, token: FileWrite, chunks: Sequence[WrittenChunk], publish: Callable[[NewFile], Awaitable[T]]
     ) -> T:
-        """Publish the file of a token; of a body that was sent again, another file."""
+        """Publish the file of a token.
+
+        If it is refused because the body was sent again, publish `_file_of_resent_body`.
+        """
         try:
             return await publish(token.file)
         except BadRequest:

@@ -1,8 +1,8 @@
-"""Clients' framed connections: control calls, which cost a tenth of what they do over REST.
+"""Clients' framed connections, for control calls.
 
-They come to the port for HTTP (`service/http_server.py` tells them apart by their first byte), so that a
-client needs no other address. A client knows no secret: it may ask what REST lets it ask. Who it is says the token
-of its hello, which is looked at with each call; where names are believed, the call itself.
+They use the port for HTTP (`service/http_server.py` tells them apart by their first byte), so clients need no
+other address. Clients know no secret and may ask only what REST allows. The token of the hello names the user and
+is verified for each call; where user names are believed, each call names its user.
 
 Everything runs on the event loop. The calls of a connection are carried out and answered in order. Calls that
 arrive together are answered with one write. An answer that waits until the metadata is durable holds up the later
@@ -337,7 +337,10 @@ class ClientLink(asyncio.Protocol):
             self._work()
 
     def _expect_rest(self, begun_bytes: int) -> None:
-        """So much has come of a frame: it holds memory, and has to end in time, unless it waits for an answer."""
+        """Note how many bytes of an unfinished frame have arrived, for the memory limit.
+
+        The frame must end in time, unless a call is being carried out or too many answers wait.
+        """
         is_awaited = begun_bytes > 0 and not self._is_busy and len(self._held) < calls_per_turn_max
         if not is_awaited and self._frame_deadline is not None:
             self._frame_deadline.cancel()

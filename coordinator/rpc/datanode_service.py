@@ -34,7 +34,8 @@ class _Session:
     """A link that has registered: what it said then, and the keys that it was told last."""
 
     registration: Register
-    #: What the datanode has heard to verify callers with. It believes a leader alone: None before one has said it.
+    #: What the datanode was last told for verifying callers. None until a leader has told it: a datanode ignores
+    #: what a standby says.
     trust: Trust | None
 
 

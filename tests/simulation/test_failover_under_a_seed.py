@@ -119,7 +119,7 @@ def test_hand_over_without_a_standby_is_refused_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("seed", seeds(2))
 def test_standby_has_what_was_acknowledged_within_100_ms(seed: int) -> None:
-    """Calls to etcd take up to 20 ms here, each of which a standby makes after the one before."""
+    """A call to etcd takes up to 20 ms here, and a standby begins one only after the last has ended."""
     story = Story(seed, 2)
     leader = story.settle()
     (standby,) = [each for each in story.coordinators if each is not leader]

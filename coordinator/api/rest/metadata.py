@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from peacefs.coordinator.background.epoch_floor import EpochService
 
-#: Returns the size of a copy of the metadata, and its blocks.
+#: Makes a copy of the metadata. Returns its size in bytes and an iterator over its contents.
 MakeBackup = Callable[[], Awaitable[tuple[int, AsyncIterator[bytes]]]]
 
 

@@ -2,7 +2,7 @@
 
 An entry has a checksum of its own and one that also covers the entry before it: the chain. So an older, exchanged
 or missing entry breaks the chain. An entry behind a damaged one can still be verified by its own checksum. That
-checksum begins with a secret of the segment. So bytes that a user has stored are never taken for an entry.
+checksum is seeded with a secret of the segment. So bytes that a user has stored are never taken for an entry.
 """
 
 from __future__ import annotations

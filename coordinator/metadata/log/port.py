@@ -48,7 +48,10 @@ class Log(Protocol):
         """
 
     def begin_sync(self) -> Callable[[], None]:
-        """Return what makes all entries so far durable, from any thread. Call it while nothing is appended."""
+        """Return a function that syncs all entries appended so far; any thread may call it.
+
+        Call `begin_sync` while nothing is appended. Both raise OSError.
+        """
 
     def drop_before(self, number: int, kept_bytes: int = 0) -> None:
         """Delete entries below a number, but keep about the last `kept_bytes` of them."""

@@ -33,8 +33,8 @@ from .entry import ALIGNMENT, HEAD_BYTES, MARK, LogEntry, pack, size_of, unpack,
 log_segment_bytes: Final = MIB
 
 _MAGIC: Final = b"pfslog01"
-#: The mark, a hash of the cluster id, the number of the first entry, the chain before it, and a random number that
-#: nobody else knows. A checksum of all that follows.
+#: The mark, a hash of the cluster id, the number of the first entry, the chain before it, and a random secret that
+#: seeds the checksums of entries. After these fields comes their checksum.
 _SEGMENT_HEAD: Final = struct.Struct(">8s16sQQQ")
 _FIRST_AT: Final = 64
 _ENDING: Final = ".log-"
@@ -103,7 +103,10 @@ class SegmentLog:
         return chain
 
     def begin_sync(self) -> Callable[[], None]:
-        """Return what makes all entries so far durable, from any thread. Raises OSError, as that does."""
+        """Return a function that syncs all entries appended so far; any thread may call it.
+
+        Call `begin_sync` while nothing is appended. Both raise OSError.
+        """
         number = self._last.number
         if self.synced >= number:
             return lambda: None

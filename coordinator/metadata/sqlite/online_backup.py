@@ -31,9 +31,9 @@ class OnlineBackup:
         self._under_way = False
 
     async def make(self) -> tuple[int, AsyncIterator[bytes]]:
-        """Return the size of a finished copy, and its blocks.
+        """Make a copy of the store. Return its size in bytes and an iterator over its contents.
 
-        Raises Overloaded while another is being made, PeacefsError when the disk cannot take it.
+        Raises Overloaded if another copy is being made, PeacefsError if the disk cannot take it.
         """
         if self._under_way:
             raise Overloaded("a backup is being made already; try again")
@@ -59,7 +59,10 @@ class OnlineBackup:
 
 
 async def _blocks(file: BinaryIO) -> AsyncIterator[bytes]:
-    """Yield a copy. It is read on the loop: it was written just now and lies in memory."""
+    """Yield the contents of a copy.
+
+    Reading on the loop is quick, because the file was just written and is in the page cache.
+    """
     with file:
         while block := file.read(backup_block_bytes):
             yield block

@@ -72,15 +72,16 @@ _FIRST_RELEASE = (
         PRIMARY KEY (directory, name)) WITHOUT ROWID""",
     "CREATE INDEX snapshot_by_tx ON snapshot (at_tx)",
     "CREATE TABLE snapshot_directory (directory INTEGER PRIMARY KEY)",
-    # A directory as it was when transaction `at_tx` had taken effect, while somebody copies it: a snapshot that
-    # nobody sees and that stands in nobody's way. Pins that are here at a start are no longer needed.
+    # A directory as of transaction `at_tx`, pinned while somebody copies or counts it: a snapshot that is not
+    # listed and blocks no operation. A start removes leftover pins.
     "CREATE TABLE pin (at_tx INTEGER PRIMARY KEY, directory INTEGER NOT NULL)",
     # Snapshots that are gone, while rows are still kept for them.
     "CREATE TABLE purge (at_tx INTEGER PRIMARY KEY)",
     # Inodes that wait for a name; what is here at a start waits in vain.
     "CREATE TABLE staged (inode INTEGER PRIMARY KEY)",
-    # The limits of a directory in names and bytes (NULL: no limit), and its usage, itself among the names. Bytes
-    # count every replica.
+    # The limits of a directory in names and bytes (NULL: no limit), and its usage, itself among the names. If both
+    # limits are NULL, the tree is being counted and the usage is the change since the count began. Bytes count
+    # every replica.
     """CREATE TABLE quota (
         directory INTEGER PRIMARY KEY, names_max INTEGER, bytes_max INTEGER,
         names INTEGER NOT NULL, bytes INTEGER NOT NULL)""",
@@ -88,7 +89,7 @@ _FIRST_RELEASE = (
     """CREATE TABLE run (
         directory INTEGER PRIMARY KEY, number INTEGER NOT NULL, user TEXT NOT NULL, host TEXT NOT NULL,
         pid INTEGER NOT NULL, since_ms INTEGER NOT NULL, ended_ms INTEGER)""",
-    # A file that somebody extends, or did when he was last heard of: whoever's number is another is fenced off.
+    # The lease of a file: its current or last writer. A writer with another number is fenced off.
     "CREATE TABLE lease (inode INTEGER PRIMARY KEY, number INTEGER NOT NULL, holder TEXT NOT NULL)",
     # Datanodes that are not simply in service; `mode` is a value of model.Mode, `until_ms` may be NULL.
     "CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL, until_ms INTEGER) WITHOUT ROWID",
@@ -121,9 +122,10 @@ _FIRST_RELEASE = (
         restarts INTEGER NOT NULL, reason TEXT NOT NULL, changed_ms INTEGER NOT NULL) WITHOUT ROWID""",
     # The supervised queries that have a second driver beside the first.
     "CREATE TABLE supervised_standby (name TEXT PRIMARY KEY) WITHOUT ROWID",
-    # All numbers up to `number` were drawn by then.
+    # All numbers up to `number` had been drawn when coordinators had served for `served_ms`.
     "CREATE TABLE floor_mark (number INTEGER PRIMARY KEY, served_ms INTEGER NOT NULL)",
-    # Chunks of no file: their writers have said that they hold them, or readers may know them still.
+    # Chunks that belong to no file but are kept until `until_ms`, because a writer holds them or readers may still
+    # know them.
     "CREATE TABLE kept_chunk (chunk INTEGER PRIMARY KEY, until_ms INTEGER NOT NULL)",
 )
 
