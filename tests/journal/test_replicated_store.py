@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import time
 from collections import deque
@@ -17,7 +19,7 @@ from peacefs.coordinator.journal.memory import JournalInMemory, JournalServer, M
 from peacefs.coordinator.journal.port import Entry, Fenced, JournalRefused
 from peacefs.coordinator.journal.writer import JournalWriter, content_of
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.log.segments import LogFull
+from peacefs.coordinator.metadata.log.segments import LogFull, list_segments
 from peacefs.coordinator.metadata.sqlite import row_digest
 from peacefs.coordinator.metadata.sqlite.statements import STATEMENTS
 from peacefs.coordinator.metadata.sqlite.store import open_store, store_in_memory
@@ -201,6 +203,41 @@ def test_entry_of_the_log_is_the_entry_of_the_journal() -> None:
     contents = [content_of(entry) for entry in replica.journal.read(0, 10)]
     assert [each.content for each in replica.leader.log.entries] == contents
     assert [each.content for each in replica.standby.log.entries] == contents
+
+
+@pytest.mark.evidence("standby-power-cut")
+def test_entry_of_the_journal_is_synced_when_its_number_is_reported_and_not_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries are trimmed from the journal up to this number. Calls of the kernel are recorded, as a judge."""
+    asked: list[Path] = []
+    real, fails = os.fdatasync, False
+
+    def sync(descriptor: int) -> None:
+        asked.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        if fails:
+            raise OSError(errno.EIO, "no")
+        real(descriptor)
+
+    store = tmp_path / "metadata.sqlite"
+    writer = JournalWriter(JournalInMemory(JournalServer(time.monotonic)))
+    metadata = open_store(store, owner="root", journal=writer)
+    writer.take(0, 1)
+    metadata.begin_epoch()
+    make_directories(metadata, 1)
+    monkeypatch.setattr(os, "fdatasync", sync)
+    make_directory(metadata, "/unsynced")
+    segment = list_segments(store)[-1][1]
+    assert segment not in asked and metadata.entry_synced == 0
+    metadata.sync_record()
+    assert asked.count(segment) == 1 and metadata.entry_synced == 3
+    make_directory(metadata, "/unsynced-either")
+    fails = True
+    with pytest.raises(MetadataFault):
+        metadata.sync_record()
+    assert asked.count(segment) == 2 and metadata.entry_synced == 3
+    fails = False
+    metadata.close()
 
 
 @pytest.mark.evidence("standby-power-cut")
