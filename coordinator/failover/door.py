@@ -49,13 +49,14 @@ class Door:
         """Return whether `pass_through` lets calls through at once."""
         return self._leadership.may_answer
 
-    @property
-    def refusal(self) -> ServiceUnready | None:
-        """Return why this coordinator may not send an answer that it has read; None if it may.
+    def refusal(self, *, is_read: bool) -> ServiceUnready | None:
+        """Return why this coordinator may not send an answer that it has; None if it may.
 
         Check it when the answer is sent: the process may have been stopped for long since it let the call through,
         and another one may have led. Changes are fenced by the journal.
         """
+        if not is_read:
+            return None
         try:
             self._leadership.refuse_standby()
         except ServiceUnready as refusal:

@@ -246,9 +246,9 @@ class OpenCall(Watched):
         kind = type(message)
         if refusal is None and self.is_undone:
             refusal = no_room()
-        if refusal is None and self._door is not None and is_read(message):
+        if refusal is None and self._door is not None:
             # This process may have been stopped for long, and another one may have led.
-            refusal = self._door.refusal
+            refusal = self._door.refusal(is_read=is_read(message))
         if refusal is not None:
             reply = Failure(refusal.code, refusal.message)
         seconds = time.perf_counter() - self._began_s

@@ -11,6 +11,10 @@ from support.greeted_link import greeted_link
 from support.spoken_link import SIGNER
 
 from peacefs.coordinator.core import CoordinatorCore
+from peacefs.coordinator.failover.door import Door
+from peacefs.coordinator.failover.leadership import Leadership
+from peacefs.coordinator.journal.port import Member
+from peacefs.coordinator.limits import leader_lease_s
 from peacefs.coordinator.metadata.epochs import epochs_of
 from peacefs.coordinator.metadata.log.segments import LogFull
 from peacefs.coordinator.operations.context import OperationContext
@@ -56,7 +60,7 @@ class Caller:
 class Coordinator:
     """A door for clients. The test decides when entries are written."""
 
-    def __init__(self) -> None:
+    def __init__(self, door: Door | None = None) -> None:
         self.group = Group()
         metadata = self.group.metadata
         core = CoordinatorCore(0.0, epochs_of(metadata, 0.0), random.Random(1))
@@ -69,17 +73,19 @@ class Coordinator:
             DatanodeLinks(),
             DurableAnswers(metadata.rows, commits),
         )
-        self._links = ClientLinks(Identity("c", "coordinator", "coordinator", SIGNER), Files(context, 0))
+        self._links = ClientLinks(
+            Identity("c", "coordinator", "coordinator", SIGNER), Files(context, 0), door=door
+        )
 
     def caller(self) -> Caller:
         return Caller(self._links)
 
 
-def play(story: Callable[[Coordinator], None]) -> None:
+def play(story: Callable[[Coordinator], None], door: Door | None = None) -> None:
     """Run a story on an event loop, which the links' deadlines need."""
 
     async def main() -> None:
-        story(Coordinator())
+        story(Coordinator(door))
 
     asyncio.run(main())
 
@@ -111,6 +117,31 @@ def test_answers_leave_in_order_when_they_are_durable_and_others_do_not_wait() -
         assert [tag for tag, _ in third] == [2, 3]
 
     play(story)
+
+
+def test_answer_that_was_read_is_refused_when_another_coordinator_may_have_led_before_it_leaves() -> None:
+    now_s = 100.0
+
+    async def lives() -> bool:
+        return False
+
+    leadership = Leadership(lambda: now_s, Member("a:9870"))
+    leadership.begin(5)
+    leadership.confirmed(now_s)
+    door = Door(leadership, lambda: now_s, asyncio.sleep, leader_lives=lives)
+
+    def story(coordinator: Coordinator) -> None:
+        nonlocal now_s
+        caller = coordinator.caller()
+        caller.asks(mkdir("/made"), stat("/made"))
+        assert caller.told() == []
+        now_s += leader_lease_s
+        coordinator.group.writing.turn()
+        made, (tag, read) = caller.told()
+        assert made == (1, NameChanged(True)), "the journal has fenced the change"
+        assert tag == 2 and isinstance(read, Failure) and read.code == "ServiceUnready"
+
+    play(story, door)
 
 
 def test_answers_that_depend_on_an_undone_entry_say_that_there_is_no_room() -> None:

@@ -210,7 +210,7 @@ async def _commit(context: OperationContext, mode: Mode) -> None:
 
 
 def test_answer_read_before_a_coordinator_was_stopped_for_long_is_not_given() -> None:
-    """Others have led meanwhile, and changed what it says; what was changed here the journal has fenced."""
+    """Others have led meanwhile, and changed what it says."""
     clock = Clock()
     leadership = Leadership(clock, A)
     leadership.begin(5)
@@ -219,8 +219,9 @@ def test_answer_read_before_a_coordinator_was_stopped_for_long_is_not_given() ->
 
     assert door.may_answer
     clock.now_s += leader_lease_s
-    assert isinstance(door.refusal, ServiceUnready)
+    assert isinstance(door.refusal(is_read=True), ServiceUnready)
+    assert door.refusal(is_read=False) is None, "what was changed here the journal has fenced"
     assert not door.may_answer
     leadership.confirmed(clock.now_s)
     assert door.may_answer
-    assert door.refusal is None
+    assert door.refusal(is_read=True) is None

@@ -172,7 +172,8 @@ class FailoverCoordinator(SimulatedCoordinator):
         try:
             await self.door.pass_through()
             reply = await super().answer(caller, message)
-            if only_looks and (refusal := self.door.refusal) is not None:
+            refusal = self.door.refusal(is_read=only_looks)
+            if refusal is not None:
                 raise refusal
             return reply
         except PeacefsError as error:
