@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import apsw
 from simulation.client_requests import ListNames, OnLink, Open, Stat
 from simulation.simulated_coordinator import SimulatedCoordinator, sleep
+from simulation.writer_thread import raise_failed_check
 
 from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.failover.service import Failover
@@ -160,7 +161,8 @@ class FailoverCoordinator(SimulatedCoordinator):
     async def _keep(self) -> None:
         try:
             await self.failover.keep()
-        except (MetadataFault, Killed):
+        except (MetadataFault, Killed) as fault:
+            raise_failed_check(fault)
             self.die()
 
     async def answer(self, caller: str, message: Message) -> Message:

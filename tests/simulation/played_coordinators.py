@@ -17,7 +17,7 @@ from simulation.late_image import LateImage
 from simulation.simulated_coordinator import sleep
 from simulation.simulated_network import Network
 from simulation.world import World
-from simulation.writer_thread import SimulatedCommits, WriterThread
+from simulation.writer_thread import SimulatedCommits, WriterThread, raise_failed_check
 
 from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.failover.service import Failover
@@ -217,7 +217,8 @@ class PlayedCoordinator:
     async def _keep(self) -> None:
         try:
             await self.failover.keep()
-        except (MetadataFault, Killed):
+        except (MetadataFault, Killed) as fault:
+            raise_failed_check(fault)
             self._die()
 
     async def _work(self) -> None:

@@ -136,14 +136,12 @@ def test_standby_has_what_was_acknowledged_within_100_ms(seed: int) -> None:
 
 
 def test_failover_without_comparing_epochs_is_noticed() -> None:
-    # A standby that has the entry which was replaced notices it, too.
-    with pytest.raises((AssertionError, JournalDiffers)):
+    with pytest.raises(AssertionError, match="two stores differ"):
         _play_many(journal=CarelessJournal)
 
 
 def test_failover_with_appends_that_are_guessed_is_noticed() -> None:
-    # An entry that was never appended may also be missed by a standby, which comes to the next one.
-    with pytest.raises((AssertionError, FarBehind, JournalDiffers)):
+    with pytest.raises(AssertionError):
         _play_many(journal=GuessingJournal)
 
 
@@ -155,5 +153,10 @@ def test_failover_with_leaders_that_answer_unconfirmed_is_noticed() -> None:
 def _play_many(
     journal: type[JournalInMemory] = JournalInMemory, leadership: type[Leadership] = Leadership
 ) -> None:
+    """Play seeds until the story's own checks fail.
+
+    A standby that has the entry which was replaced, or misses one that was never appended, may end a story first.
+    """
     for seed in range(1, 31):
-        Story(seed, 2, journal, leadership).play()
+        with suppress(FarBehind, JournalDiffers):
+            Story(seed, 2, journal, leadership).play()

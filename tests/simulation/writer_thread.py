@@ -55,6 +55,7 @@ class WriterThread:
                 try:
                     work()
                 except MetadataFault as fault:
+                    raise_failed_check(fault)
                     error = fault
                 except Exception as raised:
                     error = raised
@@ -93,6 +94,12 @@ class WriterThread:
             action()
 
         self._world.later(delay_s, act)
+
+
+def raise_failed_check(fault: BaseException) -> None:
+    """Raise the AssertionError of a check that failed during a write. The store wraps it like any other error."""
+    if isinstance(fault.__cause__, AssertionError):
+        raise fault.__cause__
 
 
 class SimulatedCommits(Commits):
