@@ -28,6 +28,8 @@ class QuotaTree:
         self.nodes: dict[Path, int | None] = {(): None}
         #: Maximum names and bytes by directory; None for no limit.
         self.limits: dict[Path, tuple[int | None, int | None]] = {}
+        #: Source and target of each rename.
+        self.moves: set[tuple[Path, Path]] = set()
 
     def below(self, path: Path) -> list[Path]:
         """Return a path and everything below it."""
@@ -67,9 +69,13 @@ class QuotaTree:
         return DONE
 
     def rename(self, source: Path, target: Path) -> Errors:
-        """Rename what exists, never replace."""
+        """Rename a file or directory, never replace."""
+        if error := self._blocked(source, "PathThroughFile"):
+            return error
         if error := self._blocked(target):
             return error
+        if source not in self.nodes:
+            return frozenset(("FileNotFound",))
         if target == source:
             return frozenset(("FileAlreadyExists",))
         if target[: len(source)] == source:
@@ -82,6 +88,7 @@ class QuotaTree:
         moved = self.usage(source)
         if errors := self._exceeded((source, Usage(-moved.names, -moved.bytes)), (target, moved)):
             return errors
+        self.moves.add((source, target))
         for each in self.below(source):
             place = target + each[len(source) :]
             self.nodes[place] = self.nodes.pop(each)
