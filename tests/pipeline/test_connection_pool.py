@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from peacefs.protocol.handshake import Identity
+from peacefs.runtime import idle_reaper
 from peacefs.runtime.connection_pool import ConnectionPool
+from peacefs.runtime.idle_reaper import IdleReaper
 
 
 class Clock:
@@ -61,7 +62,8 @@ def test_idle_connections_are_closed_in_time_and_nothing_is_left_running(make_po
     until(lambda: pool.idle == 0, "the next one is let go of too")
 
 
-def test_connection_in_constant_use_needs_one_thread_to_watch_it(make_pool, address, monkeypatch):
+def test_connection_in_constant_use_needs_one_thread_to_watch_it(monkeypatch):
+    """The watching thread looks while nothing is idle, and the next use finds it still there."""
     started = []
     start = threading.Thread.start
 
@@ -70,14 +72,23 @@ def test_connection_in_constant_use_needs_one_thread_to_watch_it(make_pool, addr
             started.append(thread)
         start(thread)
 
+    looked = threading.Event()
+
+    def reap(_now_s: float) -> None:
+        looked.set()
+
     monkeypatch.setattr(threading.Thread, "start", counted)
-    pool = make_pool()
-    for _ in range(300):
-        connection = pool.connect(address, "n0")
-        # Let the watching thread look while nothing is idle.
-        time.sleep(0)
-        pool.release(connection)
-    assert len(started) == 1
+    monkeypatch.setattr(idle_reaper, "reaper_pause_s", 60.0)
+    reaper = IdleReaper(reap, "idle connections")
+    try:
+        reaper.watch()
+        assert looked.wait(60)
+        # A thread that ends after one look does so now. One that stays does not look again in this time.
+        started[0].join(0.5)
+        reaper.watch()
+    finally:
+        reaper.stop()
+    assert len(started) == 1 and not started[0].is_alive()
 
 
 def test_one_that_was_of_use_meanwhile_stays_longer(make_pool, address, clock):
