@@ -33,36 +33,36 @@ def flip_a_bit(directory: Path) -> None:
 def test_failover_loses_nothing_acknowledged_when_the_leader_dies_and_when_it_is_frozen(tmp_path: Path) -> None:
     with failover_cluster(tmp_path, members=3) as cluster:
         first, second = cluster.coordinators
-        writer = Writer(cluster)
-        writer.wait_for(20)
-        first.kill()
-        writer.wait_for(20)
-        assert cluster.leads(1)
+        with Writer(cluster) as writer:
+            writer.wait_for(20)
+            first.kill()
+            writer.wait_for(20)
+            assert cluster.leads(1)
 
-        # It comes back with a log that was damaged, finds in the journal what it lacks and missed, and stands by.
-        flip_a_bit(tmp_path / "coordinator-0")
-        first.start()
-        wait_until(lambda: cluster.stands_by(0), "the one that was killed stands by")
-        wait_until(lambda: cluster.datanodes_at(0) == 3, "datanodes have come to it")
+            # It comes back with a damaged log, finds in the journal what it lacks, and stands by.
+            flip_a_bit(tmp_path / "coordinator-0")
+            first.start()
+            wait_until(lambda: cluster.stands_by(0), "the one that was killed stands by")
+            wait_until(lambda: cluster.datanodes_at(0) == 3, "datanodes have come to it")
 
-        # A member of etcd dies: the other two go on.
-        cluster.etcd.members[0].kill()
-        writer.wait_for(10)
+            # A member of etcd dies: the other two go on.
+            cluster.etcd.members[0].kill()
+            writer.wait_for(10)
 
-        # The leader is stopped for longer than its lease, and goes on as if nothing had happened.
-        second.pause()
-        wait_until(lambda: cluster.leads(0), "the other one leads")
-        writer.wait_for(10)
-        second.go_on()
-        wait_until(lambda: second.exit_status() is not None, "the one that was replaced ends")
-        assert second.exit_status() in (74, 75)
-        writer.wait_for(10)
+            # The leader is stopped for longer than its lease, and goes on as if nothing had happened.
+            second.pause()
+            wait_until(lambda: cluster.leads(0), "the other one leads")
+            writer.wait_for(10)
+            second.go_on()
+            wait_until(lambda: second.exit_status() is not None, "the one that was replaced ends")
+            assert second.exit_status() in (74, 75)
+            writer.wait_for(10)
 
-        names = set(writer.stop())
-        assert names <= cluster.names()
-        for name in sorted(names)[::7]:
-            if cluster.ask("GET", f"/{name}", op="GETFILESTATUS").json()["FileStatus"]["type"] == "FILE":
-                assert cluster.read(f"/{name}") == name.encode()
+            names = set(writer.stop())
+            assert names <= cluster.names()
+            for name in sorted(names)[::7]:
+                if cluster.ask("GET", f"/{name}", op="GETFILESTATUS").json()["FileStatus"]["type"] == "FILE":
+                    assert cluster.read(f"/{name}") == name.encode()
 
 
 def test_failover_of_a_leader_that_stops_in_good_order_is_at_once(tmp_path: Path) -> None:
@@ -139,17 +139,17 @@ def test_etcd_whose_leader_dies_and_whose_next_leader_has_a_full_disk_goes_on(tm
             wait_until(member.leads, f"{member.name} of etcd leads")
 
         lead(first)
-        writer = Writer(cluster)
-        writer.wait_for(10)
-        first.kill()
-        writer.wait_for(10)
-        first.start(cluster.etcd.cluster)
-        cluster.etcd.until_healthy()
-        lead(last)
-        last.fill_disk()
-        wait_until(last.has_ended, "etcd gives up where it cannot write")
-        writer.wait_for(10)
-        assert set(writer.stop()) <= cluster.names()
+        with Writer(cluster) as writer:
+            writer.wait_for(10)
+            first.kill()
+            writer.wait_for(10)
+            first.start(cluster.etcd.cluster)
+            cluster.etcd.until_healthy()
+            lead(last)
+            last.fill_disk()
+            wait_until(last.has_ended, "etcd gives up where it cannot write")
+            writer.wait_for(10)
+            assert set(writer.stop()) <= cluster.names()
 
 
 def fill(journal: EtcdJournal) -> None:

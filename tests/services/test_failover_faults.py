@@ -78,60 +78,61 @@ def test_failover_after_deaths_of_everything_and_damage_of_a_standby(tmp_path: P
     random = Random(seed)
     with failover_cluster(tmp_path, members=3, datanodes=1) as cluster:
         members = cluster.etcd.members
-        writer = Writer(cluster)
-        for _ in range(often(1, 5)):
-            # The standby dies: nobody waits for it. It comes back and finds what it missed.
-            leader, other = until_pair(cluster)
-            cluster.coordinators[other].kill()
-            writer.wait_for(20)
-            assert cluster.leads(leader)
-            cluster.coordinators[other].start()
-            leader, other = until_pair(cluster)
+        with Writer(cluster) as writer:
+            for _ in range(often(1, 5)):
+                # The standby dies: nobody waits for it. It comes back and finds what it missed.
+                leader, other = until_pair(cluster)
+                cluster.coordinators[other].kill()
+                writer.wait_for(20)
+                assert cluster.leads(leader)
+                cluster.coordinators[other].start()
+                leader, other = until_pair(cluster)
 
-            # Two of three members of etcd die: nothing is acknowledged that they could lack, until one is back.
-            killed = random.sample(members, 2)
-            for member in killed:
-                member.kill()
-            wait_until(partial(answers_nothing, cluster, leader), "a leader without its lease answers nothing")
-            for member in killed:
-                member.start(cluster.etcd.cluster)
-            writer.wait_for(10)
+                # Two of three members of etcd die: nothing is acknowledged until one is back.
+                killed = random.sample(members, 2)
+                for member in killed:
+                    member.kill()
+                wait_until(partial(answers_nothing, cluster, leader), "a leader without its lease answers nothing")
+                for member in killed:
+                    member.start(cluster.etcd.cluster)
+                writer.wait_for(10)
+                writer.check()
+
+                # Everything dies at once.
+                until_pair(cluster)
+                everything = [*cluster.coordinators, *members, *cluster.datanodes]
+                random.shuffle(everything)
+                for each in everything:
+                    each.kill()
+                for each in everything:
+                    if isinstance(each, EtcdMember):
+                        each.start(cluster.etcd.cluster)
+                    else:
+                        each.start()
+                writer.wait_for(10)
+                writer.check()
+
+                # The image of the standby is damaged while it is down: it does not start, and the leader says why.
+                leader, other = until_pair(cluster)
+                standby = cluster.coordinators[other]
+                assert standby.stop() == 0, standby.log()
+                place = tmp_path / f"coordinator-{other}"
+                what = damage_until_it_is_noticed(cluster, other, random)
+                wait_until(
+                    partial(is_shown, cluster, leader, other),
+                    f"the report names the damage: {what}",
+                )
+
+                # The directory is moved away, and the metadata is copied from the leader, which dies then.
+                place.rename(tmp_path / f"damaged-{random.random()}")
+                standby.start()
+                leader, other = until_pair(cluster)
+                cluster.coordinators[leader].kill()
+                writer.wait_for(10)
+                writer.check()
+                cluster.coordinators[leader].start()
+            writer.stop()
             writer.check()
-
-            # Everything dies at once.
-            until_pair(cluster)
-            everything = [*cluster.coordinators, *members, *cluster.datanodes]
-            random.shuffle(everything)
-            for each in everything:
-                each.kill()
-            for each in everything:
-                if isinstance(each, EtcdMember):
-                    each.start(cluster.etcd.cluster)
-                else:
-                    each.start()
-            writer.wait_for(10)
-            writer.check()
-
-            # The image of the standby is damaged while it is down: it does not start, and the leader says why.
-            leader, other = until_pair(cluster)
-            standby = cluster.coordinators[other]
-            assert standby.stop() == 0, standby.log()
-            place = tmp_path / f"coordinator-{other}"
-            what = damage_until_it_is_noticed(cluster, other, random)
-            wait_until(
-                partial(is_shown, cluster, leader, other), f"the report says why it did not start after: {what}"
-            )
-
-            # The directory is moved away, and the metadata is copied from the leader, which dies then.
-            place.rename(tmp_path / f"damaged-{random.random()}")
-            standby.start()
-            leader, other = until_pair(cluster)
-            cluster.coordinators[leader].kill()
-            writer.wait_for(10)
-            writer.check()
-            cluster.coordinators[leader].start()
-        writer.stop()
-        writer.check()
 
 
 def damage_until_it_is_noticed(cluster: FailoverCluster, other: int, random: Random) -> str:
@@ -166,25 +167,25 @@ def test_failover_of_a_leader_that_etcd_does_not_hear_or_that_does_not_hear_etcd
             wait_until(lambda: cluster.leads(0), "the one behind the relay leads")
             cluster.coordinators[1].start()
             until_pair(cluster)
-            writer = Writer(cluster)
-            for number in range(often(1, 3)):
-                if number:
-                    behind.start()
-                    until_pair(cluster)
-                    cluster.coordinators[1].stop()
-                    wait_until(lambda: cluster.leads(0), "it leads again")
-                    cluster.coordinators[1].start()
-                    until_pair(cluster)
-                writer.wait_for(10)
-                relay.drops.add(way)
-                wait_until(partial(answers_nothing, cluster, 0), "it answers nothing while it is cut off")
-                wait_until(lambda: cluster.leads(1), "the other one leads")
-                writer.wait_for(10)
-                relay.drops.clear()
-                wait_until(lambda: behind.exit_status() is not None, "the one that was replaced ends")
-                assert behind.exit_status() in (74, 75), behind.log()
-            writer.stop()
-            writer.check()
+            with Writer(cluster) as writer:
+                for number in range(often(1, 3)):
+                    if number:
+                        behind.start()
+                        until_pair(cluster)
+                        cluster.coordinators[1].stop()
+                        wait_until(lambda: cluster.leads(0), "it leads again")
+                        cluster.coordinators[1].start()
+                        until_pair(cluster)
+                    writer.wait_for(10)
+                    relay.drops.add(way)
+                    wait_until(partial(answers_nothing, cluster, 0), "it answers nothing while it is cut off")
+                    wait_until(lambda: cluster.leads(1), "the other one leads")
+                    writer.wait_for(10)
+                    relay.drops.clear()
+                    wait_until(lambda: behind.exit_status() is not None, "the one that was replaced ends")
+                    assert behind.exit_status() in (74, 75), behind.log()
+                writer.stop()
+                writer.check()
         finally:
             for each in cluster.coordinators:
                 each.kill()
@@ -194,8 +195,10 @@ def test_failover_of_a_leader_that_etcd_does_not_hear_or_that_does_not_hear_etcd
 @_NEEDS_ROOT
 @pytest.mark.evidence("coordinator-disk-full")
 def test_failover_between_coordinators_whose_disks_are_full(tmp_path: Path) -> None:
-    with failover_cluster(tmp_path, datanodes=1, standby_disk_bytes=128 << 20) as cluster:
-        writer = Writer(cluster)
+    with (
+        failover_cluster(tmp_path, datanodes=1, standby_disk_bytes=128 << 20) as cluster,
+        Writer(cluster) as writer,
+    ):
         writer.wait_for(10)
         # A standby without room does not hold up the leader. The log has a segment of 1 MiB ahead.
         free = cluster.fill_disk(1)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from typing import Self
 
 from support.failover_cluster import FailoverCluster
 from support.waiting import wait_until
 
 
 class Writer:
-    """Makes directories and files one after the other, and keeps the names of those that were acknowledged."""
+    """Makes directories and files one after the other, and keeps the names of those that were acknowledged.
+
+    Its thread has ended when the block that uses it ends, also if that fails.
+    """
 
     def __init__(self, cluster: FailoverCluster) -> None:
         self._cluster = cluster
@@ -17,7 +21,14 @@ class Writer:
         self.acknowledged: list[str] = []
         self.faults: list[BaseException] = []
         self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
 
     def _run(self) -> None:
         try:
