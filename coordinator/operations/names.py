@@ -15,7 +15,6 @@ from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.create import checked_replication
 from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Principal
-from peacefs.coordinator.namespace.quotas import TreeIsLarge
 from peacefs.coordinator.namespace.reclaim import forget_answers_step, reclaim_step
 from peacefs.coordinator.namespace.rename import exchange
 from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
@@ -127,12 +126,11 @@ class Names:
             return Applied(result.done, result.freed)
 
         key = RequestKey(request_id, ("rename", str(source_path), str(target_path), user, mode.value))
-        try:
-            renamed = self._ctx.once(key, change)
-        except TreeIsLarge:
-            renamed = await self.trees.commit(
-                lambda: self._ctx.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
-            )
+
+        async def attempt() -> Applied[bool]:
+            return self._ctx.once(key, change)
+
+        renamed = await self.trees.commit(attempt)
         self._ctx.free(renamed.chunks)
         return renamed.answer
 

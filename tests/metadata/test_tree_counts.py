@@ -300,11 +300,14 @@ def test_change_that_waits_for_the_count_of_another_one_is_refused_in_the_end() 
         await context.commit(change)
         return await hangs.wait()
 
+    async def before_the_end_of_the_count() -> bool:
+        raise quotas.TreeIsLarge(ROOT)
+
     async def story() -> None:
         first = asyncio.ensure_future(trees.commit(attempt))
         await asyncio.sleep(0)
         with pytest.raises(ServiceUnready, match="counted for another change"):
-            await trees.commit(attempt)
+            await trees.commit(before_the_end_of_the_count)
         hangs.set()
         assert await first and await trees.commit(attempt)
 
