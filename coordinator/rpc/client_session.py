@@ -4,10 +4,11 @@ They use the port for HTTP (`service/http_server.py` tells them apart by their f
 other address. Clients know no secret and may ask only what REST allows. The token of the hello names the user and
 is verified for each call; where user names are believed, each call names its user.
 
-Everything runs on the event loop. The calls of a connection are carried out and answered in order. Calls that
-arrive together are answered with one write. An answer that waits until the metadata is durable holds up the later
-answers of its connection; a call that waits for anything else also holds up the later calls. Neither holds up
-another connection.
+Everything runs on the event loop. The calls of a connection are carried out and answered in order. The answers are
+sent when all calls that have arrived on any connection are carried out: one write per connection, and all writes
+together, because a client that each write wakes would sleep again before the next one. An answer that waits until
+the metadata is durable holds up the later answers of its connection. A call that waits for anything else holds up
+the later calls, too. Neither holds up another connection.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from .dispatch import CALLS_OF_CLIENTS, OpenCall
 client_frame_bytes_max: Final = 2 * MIB
 client_links_max: Final = 4096
 client_links_per_address_max: Final = 2048
-# Maximum number of calls of one connection that are answered before other connections have a turn, and of its
+# Maximum number of calls of one connection that are carried out before other connections have a turn, and of its
 # answers that wait until the metadata is durable.
 calls_per_turn_max: Final = 64
 
@@ -97,6 +98,8 @@ class ClientLinks:
         self.crowd: ConnectionCounts[str] = ConnectionCounts(client_links_per_address_max)
         #: Links with a call that waits for something, and the task that answers it.
         self._busy: dict[ClientLink, asyncio.Task[Message]] = {}
+        #: Links with answers to send when the calls that have arrived are carried out.
+        self._answering: list[ClientLink] = []
         #: Links with answers that wait until the metadata is durable.
         self._holding: set[ClientLink] = set()
 
@@ -137,6 +140,17 @@ class ClientLinks:
         """Record that a link has a call that waits for something. It must call `ended` when the call has ended."""
         self._busy[link] = answering
         self._idle.pop(link, None)
+
+    def answer_soon(self, link: ClientLink) -> None:
+        if not self._answering:
+            asyncio.get_running_loop().call_soon(self.answer)
+        self._answering.append(link)
+
+    def answer(self) -> None:
+        """Send the answers to the calls that have been carried out."""
+        links, self._answering = self._answering, []
+        for link in links:
+            link.answer()
 
     def holds(self, link: ClientLink) -> None:
         """Record that a link has answers that wait. It must call `answered` when it has none."""
@@ -180,11 +194,12 @@ class ClientLink(asyncio.Protocol):
         self._peer: Peer | None = None
         self._who: Callable[[], Caller] | None = None
         self._host: str | None = None
-        #: True while no further call may begin, because one waits or other connections have their turn.
+        #: True while a call waits, so that no further one may begin.
         self._is_busy = False
         self._is_paused = False
-        #: The replies that wait until the metadata is durable, in order, with their calls and tags.
-        self._held: deque[tuple[OpenCall, Message, int]] = deque()
+        #: The replies that have not been sent, in order, with their calls and tags. The first one is about to be
+        #: sent, or waits until the metadata is durable.
+        self._unsent: deque[tuple[OpenCall, Message, int]] = deque()
         self._heard_s = 0.0
         self._deadline: asyncio.TimerHandle
         #: For the rest of a frame that has begun.
@@ -222,20 +237,22 @@ class ClientLink(asyncio.Protocol):
 
     def _close_if_silent(self) -> None:
         idle_s = self._links.clock() - self._heard_s
-        is_idle = not (self._is_busy or self._held)
+        is_idle = not (self._is_busy or self._unsent)
         if self._peer is None or (idle_s >= idle_connection_timeout_s and is_idle):
             self._transport.abort()
             return
         wait_s = max(idle_connection_timeout_s - idle_s, handshake_timeout_s)
         self._deadline = asyncio.get_running_loop().call_later(wait_s, self._close_if_silent)
 
+    @property
+    def _is_full(self) -> bool:
+        """Return whether no further call may begin until answers have been sent."""
+        return len(self._unsent) >= calls_per_turn_max
+
     def _work(self) -> None:
         """Carry out the calls that have arrived, until one of them waits or other connections must have a turn."""
-        answers: list[bytes] = []
         try:
-            while not self._is_busy and not self._transport.is_closing():
-                if len(self._held) >= calls_per_turn_max:
-                    break
+            while not (self._is_busy or self._is_full or self._transport.is_closing()):
                 frame = self._frames.next()
                 if frame is None:
                     break
@@ -245,24 +262,16 @@ class ClientLink(asyncio.Protocol):
                     self._heard_s = self._links.clock()
                     self._continue_handshake(frame.message)
                 else:
-                    self._call(frame.message, frame.tag, answers)
+                    self._call(frame.message, frame.tag)
         except PeacefsError as error:
-            self._send(answers)
-            answers.clear()
             self.refuse(error)
-        if answers:
-            if not self._held:
-                # Only complete calls show that the client is alive, not single bytes.
-                self._heard_s = self._links.clock()
-                self._links.answered(self)
-            self._send(answers)
         begun_bytes = 0 if self._transport.is_closing() else self._frames.buffered_bytes
         if begun_bytes or self._held_bytes or self._is_paused:
             self._expect_rest(begun_bytes)
             self._read_while_there_is_room()
 
-    def _call(self, message: Message, tag: int, answers: list[bytes]) -> None:
-        """Carry out a call. Append its answer to `answers`; if it has to wait, it is sent later."""
+    def _call(self, message: Message, tag: int) -> None:
+        """Carry out a call, and have it answered when it need not wait any more."""
         if type(message) not in CALLS_OF_CLIENTS:
             raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say: {_WRONG_PORT}")
         assert self._peer is not None
@@ -286,62 +295,51 @@ class ClientLink(asyncio.Protocol):
             self._is_busy = True
             links.waits(self, replied)
             replied.add_done_callback(partial(self._answer_late, call, tag))
-            return
-        self._answer(call, replied, tag, answers)
-        if len(answers) >= calls_per_turn_max:
-            self._is_busy = True
-            asyncio.get_running_loop().call_soon(self._take_turn)
-
-    def _take_turn(self) -> None:
-        self._is_busy = False
-        self._work()
+        else:
+            self._answer_soon(call, replied, tag)
 
     def _answer_late(self, call: OpenCall, tag: int, replied: asyncio.Task[Message]) -> None:
         """Answer a call that has waited, and carry out the next calls."""
         self._is_busy = False
         self._links.ended(self)
-        if replied.cancelled():
-            return
-        answers: list[bytes] = []
-        self._answer(call, replied.result(), tag, answers)
-        self._send(answers)
-        self._work()
+        if not replied.cancelled():
+            self._answer_soon(call, replied.result(), tag)
+            self._work()
 
-    def _answer(self, call: OpenCall, reply: Message, tag: int, answers: list[bytes]) -> None:
-        """Append an answer to `answers`, or hold it until what it and those before it depend on is durable."""
-        needed = call.needed
-        if not self._held and not needed:
-            answers.append(encode(call.finish(reply), tag=tag))
-            return
-        self._held.append((call, reply, tag))
-        if len(self._held) == 1:
-            self._heard_s = self._links.clock()
-            self._links.holds(self)
-            self._links.files.durable.when_durable(needed, self._settled)
+    def _answer_soon(self, call: OpenCall, reply: Message, tag: int) -> None:
+        if not self._unsent:
+            self._links.answer_soon(self)
+        self._unsent.append((call, reply, tag))
 
-    def _settled(self, refusal: ServiceUnready | None) -> None:
-        """Send the answers that need not wait any more. `refusal` is why the first one's entry was undone."""
-        answers = []
-        while self._held:
-            call, reply, tag = self._held[0]
-            if refusal is None and (needed := call.needed):
-                self._links.files.durable.when_durable(needed, self._settled)
+    def answer(self, refusal: ServiceUnready | None = None) -> None:
+        """Send the answers that need not wait. `refusal` is why the entry was undone that the first one needed."""
+        self._send_answers(refusal)
+        if self._frames.buffered_bytes:
+            self._work()
+
+    def _send_answers(self, refusal: ServiceUnready | None = None) -> None:
+        frames = []
+        # Only complete calls show that the client is alive, not single bytes.
+        self._heard_s = self._links.clock()
+        while self._unsent:
+            call, reply, tag = self._unsent[0]
+            if refusal is None and not call.is_undone and (needed := call.needed):
+                self._links.holds(self)
+                self._links.files.durable.when_durable(needed, self.answer)
                 break
-            self._held.popleft()
-            answers.append(encode(call.finish(reply, refusal), tag=tag))
+            self._unsent.popleft()
+            frames.append(encode(call.finish(reply, refusal), tag=tag))
             refusal = None
         else:
             self._links.answered(self)
-        self._send(answers)
-        if self._frames.buffered_bytes:
-            self._work()
+        self._send(frames)
 
     def _expect_rest(self, begun_bytes: int) -> None:
         """Note how many bytes of an unfinished frame have arrived, for the memory limit.
 
         The frame must end in time, unless a call is being carried out or too many answers wait.
         """
-        is_awaited = begun_bytes > 0 and not self._is_busy and len(self._held) < calls_per_turn_max
+        is_awaited = begun_bytes > 0 and not (self._is_busy or self._is_full)
         if not is_awaited and self._frame_deadline is not None:
             self._frame_deadline.cancel()
             self._frame_deadline = None
@@ -359,18 +357,19 @@ class ClientLink(asyncio.Protocol):
     def refuse(self, error: PeacefsError) -> None:
         """Ends the connection, and says why."""
         log.warning("the connection of a client on %s closed: %s", self._host, error.message)
+        self._send_answers()
         self._write(Failure(error.code, error.message))
         self._expect_rest(0)
         self._frames = FrameReader(0)
         self._transport.close()
 
     def _read_while_there_is_room(self) -> None:
-        is_held_up = self._is_busy or len(self._held) >= calls_per_turn_max
-        is_full = is_held_up and self._frames.buffered_bytes > link_at_once_bytes
-        if is_full == self._is_paused or self._transport.is_closing():
+        is_held_up = self._is_busy or self._is_full
+        is_paused = is_held_up and self._frames.buffered_bytes > link_at_once_bytes
+        if is_paused == self._is_paused or self._transport.is_closing():
             return
-        self._is_paused = is_full
-        if is_full:
+        self._is_paused = is_paused
+        if is_paused:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()

@@ -39,6 +39,7 @@ class Caller:
     """A client."""
 
     def __init__(self, links: ClientLinks) -> None:
+        self._links = links
         self._link, self._writes = greeted_link(links)
         self._tag = 0
 
@@ -49,9 +50,11 @@ class Caller:
             self._tag += 1
             frames.append(encode(message, tag=self._tag))
         self._link.data_received(b"".join(frames))
+        self._links.answer()
 
     def told(self) -> list[tuple[int, Message]]:
         """Return the tags and messages that came since the last call."""
+        self._links.answer()
         frames = self._writes.frames()
         self._writes.pieces.clear()
         return [(frame.tag, frame.message) for frame in frames]
