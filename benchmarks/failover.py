@@ -6,8 +6,8 @@ leader is killed; frozen, to go on later; killed together with etcd's leader, as
 hand over. Three clients ask the coordinator that did not lead, on connections that they keep, from the moment of
 the fault on: for a directory, for a file of 1 KiB through a datanode, and for the status of a file.
 
-Parts, by `--rows`: `takeovers`, `batches` (of a Spark query), `rates` (with a journal and without, by turns), and
-`lag` (from the acknowledgement of a change until the standby has it).
+Parts, by `--rows`: `takeovers`, `batches` (of a Spark query), `rates` (with and without a journal, by turns),
+`lag` (from the acknowledgement of a change until the standby has it), and `joins` (of a standby without a store).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LIMIT_S = 120.0
 _PAUSE_S = 0.01
 _DATANODES, _LINKED = 5, 3
 _DATA = os.urandom(1024)
-_PARTS = ("takeovers", "batches", "rates", "lag")
+_PARTS = ("takeovers", "batches", "rates", "lag", "joins")
 _numbers = itertools.count()
 
 
@@ -56,12 +56,16 @@ def main(
             a_second, costs = rates(Path(directory), quick=quick)
             show("failover_rates", "A second, with a journal and without, by turns", a_second)
             show("failover_costs", "Processor time of a change or file by process, in us", costs)
-
         if "lag" in rows:
             from .failover_lag import lag
 
             lags = lag(Path(directory), quick=quick)
             show("failover_lag", "From an acknowledgement until the standby has the change", lags)
+        if "joins" in rows:
+            from .failover_joins import joins
+
+            joined = joins(Path(directory), files or (2000 if quick else 10_000_000))
+            show("failover_joins", "A standby without a store joins", joined)
 
 
 @contextmanager
