@@ -1,5 +1,5 @@
-"""The service behind the doors: asynchronous operations over `namespace` and `cluster`, one noun a file.
+"""The service behind the doors: asynchronous operations over `namespace` and `cluster`, one noun per file.
 
-Begin with `files.py`, which holds them all, and `context.py`, which each is given; `core_driver.py` performs what
-the core commands. Never imports `api` or `rpc`.
+Begin with `files.py`, which holds all operations, and `context.py`, which each operation gets. `core_driver.py`
+performs the core's commands. This package never imports `api` or `rpc`.
 """

@@ -1,8 +1,8 @@
-"""Access times: note which files are read, and commit that now and then.
+"""Access times: note which files are read, and commit their times in batches.
 
-As in HDFS (`dfs.namenode.accesstime.precision`) a read moves the access time only when that is older than the
-precision; without one, reads leave it alone. Reads wait for no commit: what was noted is written in batches, and a
-crash loses the last moments.
+As in HDFS (`dfs.namenode.accesstime.precision`), a read changes the access time only if that time is older than
+the precision. Precision 0 means that reads never change it. Reads wait for no commit, so a crash loses the times
+of the last moments.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import InodeId, InodeStatus
 from peacefs.coordinator.metadata.transaction import Transaction
 
-# Reads whose access times wait to be committed, how many go into one commit, and how often that is done.
+# Maximum number of reads whose access times wait to be committed, number of times per commit, and seconds between
+# commits.
 access_times_noted_max: Final = 100_000
 access_times_per_commit: Final = 500
 
 
 class AccessTimes:
-    """The reads whose times are not committed yet. Used from one event loop only."""
+    """Reads whose access times are not committed yet. Used from one event loop only."""
 
     def __init__(self, commit: Commit, now_ms: Callable[[], int], precision_s: float) -> None:
-        """`precision_s` 0 leaves access times to SETTIMES."""
+        """`precision_s` is 0 if reads do not change access times."""
         self._commit = commit
         self._now_ms = now_ms
         self._precision_ms = int(precision_s * 1000)
@@ -34,18 +35,18 @@ class AccessTimes:
 
     @property
     def are_kept(self) -> bool:
-        """Return whether reads move access times."""
+        """Return whether reads change access times."""
         return self._precision_ms > 0
 
     def note(self, file: InodeStatus) -> None:
-        """A file has been opened. Over the limit a read is not noted; the next one of that file is."""
+        """Note that a file was opened. Over the limit, do nothing; the next read of the file is noted."""
         now_ms = self._now_ms()
         is_old = self.are_kept and now_ms >= file.accessed_ms + self._precision_ms
         if is_old and (file.inode in self._noted or len(self._noted) < access_times_noted_max):
             self._noted[file.inode] = now_ms
 
     async def write(self) -> None:
-        """Commit what was noted, in steps. Raises ServiceUnready while the disk is full; it stays noted then."""
+        """Commit the noted times in steps. If the disk is full, raise ServiceUnready and keep them."""
         while batch := list(self._noted.items())[:access_times_per_commit]:
             await self._commit(partial(_move, read=batch))
             for inode, at_ms in batch:

@@ -1,4 +1,4 @@
-"""Operations on ACLs, as the fronts call them."""
+"""Operations on ACLs for WebHDFS, REST and frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peacefs.protocol.values.acl_entries import acl_text, parse_acl
 
 from .context import OperationContext
 
-#: Each change by its name in WebHDFS: its name in the retry cache, and the function that makes it.
+#: By WebHDFS name of a change: its name in the retry cache, and the function that makes it.
 _CHANGES: Final[Mapping[str, tuple[str, Callable[[Transaction, NamespacePath, Any], None]]]] = {
     "MODIFYACLENTRIES": ("modify ACL", acls.modify_entries),
     "REMOVEACLENTRIES": ("remove ACL entries", acls.remove_entries),
@@ -26,7 +26,7 @@ _CHANGES: Final[Mapping[str, tuple[str, Callable[[Transaction, NamespacePath, An
 
 
 class AclOperations:
-    """Changes ACLs, on behalf of owners and superusers. A repeated request id changes nothing."""
+    """Changes ACLs on behalf of owners and superusers. A repeated request id changes nothing."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context

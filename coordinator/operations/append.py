@@ -1,7 +1,7 @@
-"""Extending files: leases, and the chunks that are added with them.
+"""Extend files: take leases, and add chunks under them.
 
-The lease is soft state (`leases`), its number is committed: so that there is one writer at a time, and so that one
-that has lost its lease and does not know it can add nothing.
+The lease is soft state (`leases`), but its number is committed. So a file has one writer at a time, and a writer
+that lost its lease without knowing can add nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 @dataclass(frozen=True, slots=True)
 class AppendFile:
-    """A stock client's request; `exclude` are datanodes, as host:port, that it could not reach."""
+    """A stock client's request. `exclude` lists datanodes, as host:port, that the client could not reach."""
 
     path: str
     user: str
@@ -43,7 +43,7 @@ class AppendFile:
 
 @dataclass(frozen=True, slots=True)
 class AppendTicket:
-    """The address to send the data to, with a token to take a lease there."""
+    """The address to send the data to, with a token to take the lease there."""
 
     http_host: str
     http_port: int
@@ -51,7 +51,7 @@ class AppendTicket:
 
 
 class AppendOperations:
-    """A lease is taken when the data comes, so that a client that only looks holds nobody up."""
+    """Appends to files. The lease is taken when the data arrives, so a client that only asks blocks nobody."""
 
     def __init__(self, context: OperationContext, placer: ChunkPlacer, leases: Leases) -> None:
         self._ctx = context
@@ -59,11 +59,11 @@ class AppendOperations:
         self._leases = leases
 
     async def append(self, wanted: AppendFile) -> AppendTicket:
-        """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
+        """Return a datanode near the writer. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
         path = changeable_path(wanted.path)
         await self._ctx.under_construction.settle(path)
         file = self._file_to_extend(path, wanted.user)
-        # A second writer is told at once; the lease is taken by whoever brings the data.
+        # Refuse a second writer at once. The datanode that receives the data takes the lease.
         self._check_free(path, file.inode, wanted.user)
         await self._ctx.until_ready()
         token = FileAppend(
@@ -83,14 +83,14 @@ class AppendOperations:
         )
 
     async def take_lease(self, wanted: TakeLease, writer_host: str | None, link: NodeId | None = None) -> Leased:
-        """For the holder of a token of `append`, a gateway of `link`. Raises as `extend` does."""
+        """Take the lease for the holder of a token of `append`: a gateway of `link`. Raises as `extend` does."""
         token = self._ctx.signer.verify(wanted.token, FileAppend, self._ctx.wall_clock())
         return await self.extend(token.path, token.user, wanted.holder, writer_host, link)
 
     async def extend(
         self, path: str, user: str, holder: str, writer_host: str | None, link: NodeId | None = None
     ) -> Leased:
-        """Gives `holder` the lease of a file that `user` may write, and a first chunk.
+        """Give `holder` the lease of a file that `user` may write, and a first chunk.
 
         Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied, AlreadyBeingCreated, NoDatanodes.
         """
@@ -102,7 +102,7 @@ class AppendOperations:
         lease = Lease(self._ctx.numbering.next(), holder)
         writer = _writer_with(lease)
         allocated, _head = self._placer.place(file.replication, writer_host, frozenset(), writer)
-        # Held from here on, so that nobody else takes it while the commit is under way.
+        # Hold the lease from here on, so that nobody else takes it during the commit.
         self._leases.hold(self._ctx.monotonic(), file.inode, lease, link)
         try:
             leased = await self._ctx.commit(lambda tx: namespace.take_lease(tx, parsed, file.inode, lease))
@@ -115,7 +115,7 @@ class AppendOperations:
         return Leased(token, allocated, leased.length, leased.block_bytes, leased.replication)
 
     def _check_free(self, path: NamespacePath, inode: InodeId, holder: str) -> Lease | None:
-        """Raise AlreadyBeingCreated while another has the lease; return the lease that is on record."""
+        """Raise AlreadyBeingCreated if another holder has the lease. Return the lease on record."""
         recorded = self._ctx.reader.lease(inode)
         what = f"APPEND_FILE {path} for {holder}"
         self._leases.check_free(self._ctx.monotonic(), inode, recorded, holder, what)
@@ -141,12 +141,12 @@ class AppendOperations:
         return inode
 
     async def renew(self, wanted: RenewLease, link: NodeId | None = None) -> Done:
-        """Raises LeaseExpired."""
+        """Renew the lease of a token. Raises LeaseExpired."""
         self.renew_lease(self._ctx.signer.verify(wanted.token, FileLease, self._ctx.wall_clock()), link)
         return Done()
 
     async def abandon(self, wanted: AbandonLease) -> Done:
-        """The file stays as it is."""
+        """End the lease and leave the file as it is."""
         token = self._ctx.signer.verify(wanted.token, FileLease, self._ctx.wall_clock())
         lease = _lease(token)
         await self._ctx.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
@@ -156,14 +156,15 @@ class AppendOperations:
         return Done()
 
     def renew_lease(self, token: FileLease, link: NodeId | None = None) -> None:
-        """The holder of a lease has been heard, over `link` if it is a gateway. Raises LeaseExpired."""
+        """Note a sign of life of the lease's holder, over `link` if it is a gateway. Raises LeaseExpired."""
         recorded = self._ctx.reader.lease(token.inode)
         self._leases.renew(self._ctx.monotonic(), token.inode, _lease(token), recorded, link)
 
     async def recover_lease(self, path: str, user: str) -> bool:
-        """Ends the lease of a file whose writer is dead; one that lives can write no more. Always true: at once.
+        """End the lease of a file whose writer is dead; a writer that still lives can write no more.
 
-        The file ends where the last completed append or flush ended. Raises FileNotFound, AccessDenied, ...
+        Return True, because recovery is immediate. The file ends where the last completed append or flush ended.
+        Raises FileNotFound, AccessDenied and other errors of `namespace`.
         """
         parsed, caller = changeable_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
@@ -180,7 +181,7 @@ class AppendOperations:
     async def complete(
         self, token: FileLease, chunks: Sequence[WrittenChunk], replaced: Sequence[ChunkId]
     ) -> namespace.Publication:
-        """Adds the chunks to the file and ends the lease, in one commit. Raises LeaseExpired."""
+        """Add the chunks to the file and end the lease, in one commit. Raises LeaseExpired."""
         lease = _lease(token)
         publication = await self._add(
             namespace.AppendToComplete(token.path, token.inode, lease, token.request_id, chunks, replaced)
@@ -191,7 +192,7 @@ class AppendOperations:
     async def flush(
         self, token: FileLease, wanted: FlushFile, link: NodeId | None = None
     ) -> tuple[str, namespace.Publication]:
-        """Adds the chunks to the file; the writer keeps its lease, with a token that lives anew."""
+        """Add the chunks to the file. The writer keeps its lease and gets a token with a new lifetime."""
         lease = _lease(token)
         publication = await self._add(
             namespace.AppendToComplete(
@@ -202,7 +203,7 @@ class AppendOperations:
         return self.lease_token(token.path, token.inode, lease, token.replication, token.request_id), publication
 
     async def _add(self, wanted: namespace.AppendToComplete) -> namespace.Publication:
-        """Commit the chunks; those that they replace go when the layouts of present readers have expired."""
+        """Commit the chunks. Replaced chunks are deleted when the layouts of present readers have expired."""
 
         def change(tx: Transaction) -> namespace.Publication:
             publication = namespace.complete_append(tx, wanted, self._ctx.now_ms())
@@ -215,21 +216,21 @@ class AppendOperations:
         return replace(publication, freed=[])
 
     def beginning(self, lease: Lease) -> AbstractContextManager[None]:
-        """Until `hold`: the lease of a file that is being published while it is written."""
+        """Reserve the lease of a file that is published while it is written, until `hold` is called."""
         return self._leases.beginning(lease)
 
     def hold(self, inode: InodeId, lease: Lease, link: NodeId | None = None) -> None:
-        """The writer of a file that was published while it is being written."""
+        """Record the lease of a file that was published while it is being written."""
         self._leases.hold(self._ctx.monotonic(), inode, lease, link)
 
 
 def writer_of(token: FileWrite | FileLease) -> str:
-    """Return the name of the writer that a token was made for, to whom its chunks are assigned."""
+    """Return the name of the writer that owns a token. Chunks are assigned to this name."""
     return _writer_with(_lease(token)) if isinstance(token, FileLease) else writer_with(token.request_id)
 
 
 def writer_with(request_id: str) -> str:
-    """The name of who writes a new file under this request id."""
+    """Return the name of the writer that writes a new file under this request id."""
     return f"request {request_id}"
 
 

@@ -1,4 +1,4 @@
-"""Operations on extended attributes, as the fronts call them."""
+"""Operations on extended attributes for WebHDFS, REST and frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .context import OperationContext
 
 
 class AttributeOperations:
-    """See `namespace.attributes`. Paths and names are texts; a change is done once under a request id."""
+    """Reads and changes attributes (`namespace.attributes`). A repeated request id changes nothing."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
@@ -25,7 +25,7 @@ class AttributeOperations:
     async def set(
         self, path: str, user: str, name: str, value: bytes, flags: frozenset[SetFlag], request_id: str = ""
     ) -> None:
-        """Set an attribute, as the flags allow."""
+        """Set an attribute if the flags allow it."""
         named = parse_name(name)
 
         def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
@@ -36,7 +36,7 @@ class AttributeOperations:
         await self._ctx.change(path, user, what, request_id, change)
 
     async def remove(self, path: str, user: str, name: str, request_id: str = "") -> None:
-        """Remove an attribute that is there."""
+        """Remove an existing attribute."""
         named = parse_name(name)
 
         def change(tx: Transaction, at: NamespacePath, caller: Principal) -> None:
@@ -45,7 +45,7 @@ class AttributeOperations:
         await self._ctx.change(path, user, ("remove attribute", str(named)), request_id, change)
 
     async def values(self, path: str, user: str, names: Sequence[str] = ()) -> dict[str, bytes]:
-        """Look up attributes by name; without names, all that the user may see. In snapshots as they were."""
+        """Look up attributes by name; without names, all that the user may see. Snapshots have their own."""
         parsed, caller, named = parse_path(path), self._ctx.caller(user), [parse_name(name) for name in names]
         await self._ctx.under_construction.settle(parsed)
         checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)

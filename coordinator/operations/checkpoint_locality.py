@@ -14,15 +14,15 @@ from peacefs.coordinator.namespace.resolution import find_existing
 from peacefs.coordinator.supervision.locality import Holdings
 from peacefs.protocol.errors import PathError
 
-# Files of a checkpoint that are looked at to find out where it is, and in one turn of the event loop.
+# Maximum number of a checkpoint's files that are examined, in total and per turn of the event loop.
 checkpoint_locality_entries_max: Final = 20_000
 checkpoint_locality_entries_per_turn: Final = 200
 
 
 def find_locality(reader: Reader, cluster: Cluster, checkpoint: str) -> Generator[None, None, Holdings]:
-    """In turns; of a large tree so many files as `checkpoint_locality_entries_max` allows.
+    """Locate the replicas of a tree, in turns. Return nothing for a missing tree: a query's first run creates it.
 
-    What is not there holds nothing: a query's first run makes it.
+    A large tree is judged by its first `checkpoint_locality_entries_max` files.
     """
     by_host: Counter[str] = Counter()
     by_rack: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Explain a chunk: what the cluster knows of it, and which files refer to it."""
+"""Explain a chunk: what the cluster knows about it, and which files refer to it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_ch
 from .context import OperationContext
 from .temporary_files import path_of
 
-# So many of the files that refer to a chunk are reported, and so many references are read for that in one turn of
-# the event loop.
+# Maximum number of referring files that are reported, and of references that are read per turn of the event loop.
 chunk_files_shown_max: Final = 20
 chunk_references_per_turn: Final = 5_000
 
 
 class ChunkExplanations:
-    """No index leads from a chunk to the files that refer to it: all references are read through, in turns."""
+    """Explains chunks. There is no index from chunks to files, so all references are read, in turns."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
 
     async def explain(self, text: str) -> ChunkExplanation:
-        """Explain the chunk whose id people read as `text`. Raises BadRequest, FileNotFound."""
+        """Explain the chunk whose printed id is `text`. Raises BadRequest, FileNotFound."""
         chunk = parse_chunk_id(text)
         record = self._ctx.reader.chunk(chunk)
         explained = Explainer(self._ctx.cluster, self._ctx.monotonic()).explain(chunk, record)
@@ -39,7 +38,7 @@ class ChunkExplanations:
         return replace(explained, files=files, more_files=more)
 
     async def _files(self, chunk: ChunkId) -> tuple[list[str], bool]:
-        """Return the paths of files that refer to a chunk, and whether there are more than are shown."""
+        """Return the paths of files that refer to a chunk, and whether there are more than the maximum."""
         reader, found = self._ctx.reader, 0
         paths: dict[str, None] = {}
         references = reader.reference_count(chunk)

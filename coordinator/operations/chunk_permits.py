@@ -14,7 +14,7 @@ from peacefs.protocol.tokens import ChunkWrite, Signer
 
 
 class ChunkPermits:
-    """Signs what the core has decided."""
+    """Signs permits for the core's decisions."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class ChunkPermits:
         self._wall_clock = wall_clock
 
     def granted(self, grant: InFlight) -> GrantedChunk | None:
-        """A chunk that the scheduling service has placed; None if a node of its pipeline is not known."""
+        """Sign a permit for a chunk that the scheduler has placed; None if a node of its pipeline is unknown."""
         hops = [hop for node in grant.nodes if (hop := self._core.cluster.hop(node)) is not None]
         if len(hops) != len(grant.nodes):
             return None
@@ -39,6 +39,6 @@ class ChunkPermits:
         return GrantedChunk(grant.index, self._core.numbering.epoch, grant.number, allocated)
 
     def to_copy(self, chunk: ChunkId, version: Version, pipeline: Sequence[Hop]) -> str:
-        """A token to copy a chunk through these nodes as they are now, or to measure them with one."""
+        """Sign a token to copy a chunk through these nodes, or to measure the path through them."""
         expires_s = self._wall_clock() + write_token_lifetime_s
         return self._signer.sign(ChunkWrite(expires_s, chunk, version, list(pipeline)))

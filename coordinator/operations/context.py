@@ -1,4 +1,4 @@
-"""The context of the file system's operations: the parts that they work with, and what all of them do."""
+"""The parts that all operations work with, and what all operations do."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class OperationContext:
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     wait: Wait = wait_on_loop
-    #: A reader may continue for so long before its rights are checked again.
+    #: Seconds after which the rights of a reader are checked again.
     read_token_lifetime_s: float = read_token_lifetime_s
-    #: A read moves a file's access time when that is older than this; 0 for never.
+    #: A read changes a file's access time if that is older than this; 0 for never.
     access_time_precision_s: float = 0.0
     waiting_max: int = startup_waiting_max
-    #: Hears how long the set of each grant had waited, in seconds.
+    #: Called for each grant with the seconds that its write set had waited.
     on_waited: Callable[[float], object] = lambda seconds: None
 
     _waiting: set[object] = field(default_factory=set, init=False)
@@ -81,17 +81,17 @@ class OperationContext:
 
     @cached_property
     def leases(self) -> Leases:
-        """The leases whose holders were heard of lately."""
+        """The leases whose holders gave a sign of life lately."""
         return Leases(self.monotonic())
 
     @cached_property
     def under_construction(self) -> UnderConstruction:
-        """The names that were begun over WebHDFS and have not appeared."""
+        """The names that were begun over WebHDFS and are not visible yet."""
         return UnderConstruction(self.links, self.leases, self.monotonic, self.wait)
 
     @cached_property
     def access_times(self) -> AccessTimes:
-        """The reads whose times are not committed yet."""
+        """Reads whose access times are not committed yet."""
         return AccessTimes(self.commit, self.now_ms, self.access_time_precision_s)
 
     @cached_property
@@ -101,11 +101,11 @@ class OperationContext:
 
     @cached_property
     def driver(self) -> CoreDriver:
-        """Performs what the core commands."""
+        """Performs the core's commands."""
         return CoreDriver(self.core, self.links, self.permits, self.monotonic, self.on_waited, self.wait)
 
     def perform(self, commands: Iterable[Command]) -> None:
-        """Perform what an event of the core brought, before the next event."""
+        """Perform the commands that an event of the core caused, before the next event."""
         self.driver.perform(commands)
 
     def caller(self, user: str) -> Principal:
@@ -135,9 +135,9 @@ class OperationContext:
         request_id: str,
         change: Callable[[Transaction, NamespacePath, Principal], A],
     ) -> A:
-        """Make a change of what is at `path`, and return its answer; a repeated request gets the cached reply.
+        """Change what is at `path`, and return the answer. A repeated request gets the cached reply.
 
-        `what` is the name of the change and its arguments. They must be equal for a request to count as repeated.
+        `what` is the name of the change and its arguments. A request counts as repeated only if they are equal.
         """
         parsed, caller = changeable_path(path), self.caller(user)
         await self.under_construction.settle(parsed)
@@ -146,22 +146,22 @@ class OperationContext:
         return self.once(key, lambda tx: Applied(change(tx, parsed, caller))).answer
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
-        """Have the replicas of chunks without a file dropped, once that is durable and nobody reads them."""
+        """Drop the replicas of chunks without a file, once the change is durable and no reader needs them."""
         if records:
             self.commit.after(lambda: self.perform(self.core.freed(self.monotonic(), records)))
 
     @property
     def is_ready(self) -> bool:
-        """Return whether `until_ready` holds nobody."""
+        """Return True if requests pass `until_ready` without waiting."""
         return self.cluster.ready(self.monotonic())
 
     @property
     def held(self) -> int:
-        """Return how many requests `until_ready` holds."""
+        """Return the number of requests that wait in `until_ready`."""
         return len(self._waiting)
 
     async def until_ready(self) -> None:
-        """Holds a request while a coordinator that has just started waits for its datanodes. Raises SafeMode."""
+        """Wait until the datanodes of a coordinator that has just started are known. Raises SafeMode."""
         deadline_s = self.monotonic() + startup_hold_s
         while not self.cluster.ready(self.monotonic()):
             if self.monotonic() >= deadline_s or len(self._waiting) >= self.waiting_max:
@@ -169,13 +169,13 @@ class OperationContext:
             me = object()
             self._waiting.add(me)
             try:
-                # The more wait, the rarer each looks: together they look equally often.
+                # Poll less often if more requests wait, so that the total rate of polls stays the same.
                 await self.sleep(_READY_POLL_S * max(1.0, len(self._waiting) / _POLLERS))
             finally:
                 self._waiting.discard(me)
 
     async def in_turns(self, turns: Generator[None, None, T]) -> T:
-        """Runs what is long and pauses by itself; others get their turn in between."""
+        """Run a long computation in steps. Other requests run between the steps."""
         while True:
             try:
                 next(turns)

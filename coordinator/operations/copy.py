@@ -1,4 +1,4 @@
-"""Copies of trees, as the fronts call them."""
+"""Copies of files and trees for WebHDFS, REST and frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .names import Names
 
 
 class CopyOperations:
-    """Paths are texts; the source may lie in a snapshot."""
+    """Copies files and trees. The source may lie in a snapshot."""
 
     def __init__(
         self, context: OperationContext, names: Names, per_commit: int = reclaim_entries_per_commit
@@ -25,10 +25,11 @@ class CopyOperations:
     async def copy(
         self, source: str, target: str, user: str, *, preserve: bool = False, request_id: str = ""
     ) -> TreeSummary:
-        """Copies a file or tree to exactly `target`, which must not exist, and its parent must; what was copied.
+        """Copy a file or tree to exactly `target`, which must not exist but whose parent must. Return what was
+        copied.
 
-        With a request id it is done once, however often it is asked. Raises as `namespace_copy.begin_copy` does,
-        and SnapshotRefused when the snapshot that is copied goes meanwhile.
+        A repeated request id copies once. Raises as `namespace_copy.begin_copy` does, and SnapshotRefused if the
+        copied snapshot is deleted meanwhile.
         """
         wanted = copies.CopyToMake(
             parse_path(source),

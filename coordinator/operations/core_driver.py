@@ -1,6 +1,6 @@
-"""Performs the commands of the core: here, and nowhere else, a decision becomes a message, a permit or a log line.
+"""Performs the core's commands: the only place where a decision becomes a message, a permit or a log line.
 
-The service and the simulated world drive the core through this; they differ in their `DatanodeSender`.
+The service and the simulation drive the core through this module. They differ in their `DatanodeSender`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class DatanodeSender(Protocol):
-    """The connections by which datanodes are reached."""
+    """Sends messages to datanodes over their connections."""
 
     def send(self, node: NodeId, message: Message, /) -> None:
-        """Send a message. It is lost where the datanode is not connected: the next report settles the rest."""
+        """Send a message. It is lost if the datanode is not connected; the datanode's next report settles the
+        difference.
+        """
 
     def ask(self, node: NodeId, message: Message, answered: Callable[[Message], None], /) -> None:
-        """Send a message, and call `answered` once: with the reply, or with a Failure when there will be none."""
+        """Send a message. Call `answered` once, with the reply, or with a Failure if there will be no reply."""
 
 
 class CoreDriver:
-    """Belongs to the event loop. `on_waited` hears how long the set of each grant had waited, in seconds."""
+    """Performs commands on the event loop. `on_waited` gets the seconds that each grant's write set had waited."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class CoreDriver:
         self._permits = permits
         self._monotonic = monotonic
         self._on_waited = on_waited
-        #: Writers that wait for a grant, by the write set's name; readers that wait for permits, by theirs.
+        #: Writers that wait for a grant, and readers that wait for permits, by the name of their set.
         self.grants_awaited = Waiters(wait)
         self.reads_awaited = Waiters(wait)
         self._performers: dict[type[Any], Callable[[Any], None]] = {
@@ -70,11 +72,11 @@ class CoreDriver:
 
     @property
     def kinds(self) -> Set[type[Any]]:
-        """The kinds of commands that it performs."""
+        """The kinds of commands that this driver performs."""
         return self._performers.keys()
 
     def perform(self, commands: Iterable[Command]) -> None:
-        """Perform what an event brought, before the next event."""
+        """Perform the commands of an event, before the next event."""
         for command in commands:
             self._performers[type(command)](command)
 
@@ -130,12 +132,12 @@ class CoreDriver:
 
 
 def name_here(link: NodeId | None, write_set: str) -> str:
-    """Return the name of a write set here: two writers may call theirs the same."""
+    """Return the coordinator's name of a write set. Two writers may use the same name for theirs."""
     return f"{link or 'http'} {write_set}"
 
 
 def _of_writer(name: str) -> str:
-    """Return the name by which the writer itself knows a set."""
+    """Return the writer's own name of a set."""
     return name.split(" ", 1)[1]
 
 

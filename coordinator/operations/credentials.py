@@ -1,4 +1,4 @@
-"""Credentials of datanodes: the key of each id, and revocations; committed first, then acted upon."""
+"""Keys of datanode ids, and revocations: commit them first, then act on them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class Credentials:
-    """An id belongs to the key with which it was first registered. Used from one event loop only."""
+    """Binds each datanode id to the key with which it first registered. Used from one event loop only."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
         self._enrolled = context.reader.enrolments()
 
     def recall(self) -> None:
-        """At a start, and when another coordinator has changed it: what was revoked before stays so."""
+        """Load the revocations, at a start and after another coordinator has changed them."""
         self._enrolled = self._ctx.reader.enrolments()
         for node, enrolment in self._enrolled.items():
             if enrolment.revoked_ms is not None:
@@ -57,7 +57,7 @@ class Credentials:
         return True
 
     async def enrol(self, node: NodeId, public_key: bytes) -> None:
-        """From now on the id belongs to this key, unless another one was first."""
+        """Bind the id to this key, unless another key was first."""
         assert len(public_key) == PUBLIC_KEY_BYTES
         enrolment = Enrolment(public_key, self._ctx.now_ms())
         await self._ctx.commit(lambda tx: tx.enrol(node, enrolment))
@@ -65,7 +65,7 @@ class Credentials:
             log.info("datanode %s is enrolled with credential %s", node, fingerprint(public_key))
 
     async def revoke(self, node: NodeId) -> Enrolment:
-        """Revoke a datanode: its replicas count as lost. Raises BadRequest for an id without a key."""
+        """Revoke a datanode and count its replicas as lost. Raises BadRequest for an id without a key."""
         enrolment = self._of(node)
         if enrolment.revoked_ms is None:
             enrolment = Enrolment(enrolment.public_key, enrolment.enrolled_ms, self._ctx.now_ms())
@@ -75,7 +75,7 @@ class Credentials:
         return enrolment
 
     async def readmit(self, node: NodeId) -> Enrolment:
-        """A revoked datanode may register again, with the key that it had. Raises BadRequest as `revoke`."""
+        """Let a revoked datanode register again with the same key. Raises BadRequest as `revoke` does."""
         enrolment = self._of(node)
         if enrolment.revoked_ms is not None:
             enrolment = Enrolment(enrolment.public_key, enrolment.enrolled_ms)
@@ -84,7 +84,7 @@ class Credentials:
         return enrolment
 
     async def forget(self, node: NodeId) -> Enrolment:
-        """The id belongs to the key with which it is registered next. Raises BadRequest as `revoke`."""
+        """Forget the key of this id; the next registration sets it. Raises BadRequest as `revoke` does."""
         enrolment = self._of(node)
         await self._ctx.commit(lambda tx: tx.forget_enrolment(node))
         self._enrolled.pop(node, None)

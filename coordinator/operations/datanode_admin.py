@@ -1,4 +1,4 @@
-"""An operator's decisions about datanodes: committed first, then acted upon."""
+"""An operator's decisions about datanodes: commit them first, then act on them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .context import OperationContext
 
 
 class DatanodeAdmin:
-    """Takes datanodes out of service and back into it. What was decided stands until it is decided anew."""
+    """Takes datanodes out of service and back. A decision holds until the next one."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
 
     def recall(self) -> None:
-        """At a start, and when another coordinator has led: what was decided before and still stands."""
+        """Load the decisions, at a start and after another coordinator has led."""
         decisions = self._ctx.reader.decisions()
         for node in self._ctx.cluster.members.out_of_service():
             if node not in decisions:
@@ -29,7 +29,9 @@ class DatanodeAdmin:
                 self._act(node, decision)
 
     async def decide(self, node_id: NodeId, mode: Mode, for_s: float | None = None) -> Node:
-        """Durable when this returns; that it was so before is fine. Raises BadRequest for an unknown datanode."""
+        """Make a decision, durable on return. Repeating it changes nothing. Raises BadRequest for an unknown
+        datanode.
+        """
         node = self._ctx.cluster.members.get(node_id)
         if node is None:
             raise BadRequest(f"no datanode {node_id} has registered since the coordinator's start")

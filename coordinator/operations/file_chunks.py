@@ -1,4 +1,4 @@
-"""Show a file's chunks and where their replicas are, for people: nothing is opened, no access time is noted."""
+"""Show a file's chunks and their replicas to people. Opens nothing and notes no access time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ file_chunks_shown_max: Final = 500
 
 
 class FileChunkOperations:
-    """For whoever may read the file."""
+    """Shows the chunks of files that the caller may read."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
 
     async def shown(self, path: str, user: str, first: int = 0) -> FileChunks:
-        """Return chunks from number `first` on. Raises FileNotFound, AccessDenied, PathIsDirectory."""
+        """Return the chunks from number `first`. Raises FileNotFound, AccessDenied, PathIsDirectory."""
         parsed = parse_path(path)
         await self._ctx.under_construction.settle(parsed)
         file = look_up(self._ctx, path, parsed, user)

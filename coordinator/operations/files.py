@@ -1,4 +1,4 @@
-"""The file system's operations as the fronts (WebHDFS, REST, datanodes' links) call them.
+"""All file system operations, as WebHDFS, REST and the links of datanodes call them.
 
 Brings together the namespace (committed state), the cluster (soft state) and tokens. Runs on the event loop. Knows
 no wire format.
@@ -75,6 +75,6 @@ class Files:
         self._context = context
 
     def proxy_pass(self, real_user: str, token: str) -> str:
-        """Return what permits a proxy user to use a token that was given to him in the name of another."""
+        """Return what lets a proxy user use a token that was issued to it in another user's name."""
         expires_s = self._context.wall_clock() + write_token_lifetime_s
         return self._context.signer.sign(ProxyPass.of(expires_s, real_user, token))

@@ -1,8 +1,8 @@
-"""Walks a tree page by page and judges every file in it: what `fsck` asks for.
+"""Walks a tree page by page and judges each file, for `fsck`.
 
-A page is bounded in entries, and lets others have the event loop every few milliseconds. Nothing is kept between
-two pages: the path of the entry that was visited last says where to go on, whatever was changed meanwhile. What
-comes or goes during an inspection may be judged or not.
+A page has a maximum number of entries, and yields the event loop every few milliseconds. No state is kept between
+pages: the path of the last visited entry says where to continue. Files that appear or disappear during an
+inspection may be judged or not.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .context import OperationContext
 fsck_entries_per_page: Final = 1000
 fsck_entries_per_read: Final = 100
 fsck_chunks_per_turn: Final = 500
-# An inspection keeps the event loop for so long at a time.
+# Seconds for which an inspection holds the event loop at a time.
 fsck_turn_s: Final = 0.002
 
 
 class _Directory:
-    """A directory that the walk is in, and the entries of it that are still to be visited."""
+    """A directory of the walk, and its entries that are still to be visited."""
 
     def __init__(self, inode: InodeId, path: NamespacePath) -> None:
         self.inode = inode
@@ -48,7 +48,7 @@ class _Directory:
 
 
 class _FsckPage:
-    """One page in the making."""
+    """A page under construction."""
 
     def __init__(self, context: OperationContext, *, every_file: bool) -> None:
         self._ctx = context
@@ -59,7 +59,7 @@ class _FsckPage:
         self.tally = Tally()
 
     async def pause(self) -> None:
-        """Lets others have the event loop, if it is time."""
+        """Yield the event loop if it is time to."""
         if self._ctx.monotonic() >= self._turn_ends_s:
             await self._ctx.sleep(0)
             self._judge = HealthCheck(self._ctx.cluster)
@@ -77,7 +77,7 @@ class _FsckPage:
             await self.pause()
         if found_bytes == inode.length:
             self._take_in(judgement)
-        # Else it was deleted or changed while it was looked at.
+        # Otherwise it was deleted or changed during the inspection.
 
     def _take_in(self, judgement: FileJudgement) -> None:
         self.tally.add(judgement.tally)
@@ -87,16 +87,16 @@ class _FsckPage:
 
 
 class Fsck:
-    """Judges the files of a coordinator's namespace."""
+    """Judges the files of the namespace."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
 
     async def page(self, path: str, user: str, after: str | None = None, *, every_file: bool = False) -> FsckPage:
-        """The files below `path` (or that file) that come after the entry `after` in the walk.
+        """Judge the entries of `path` that come after the entry `after` in the walk.
 
-        Lists those with findings, or `every_file`. Raises FileNotFound, BadRequest, SafeMode, and AccessDenied
-        when it meets what `user` may not list or read, as in HDFS.
+        Return those with findings, or all files if `every_file`. Raises FileNotFound, BadRequest, SafeMode;
+        AccessDenied, as HDFS does, on reaching an entry that `user` may not list or read.
         """
         top, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.until_ready()
@@ -119,7 +119,7 @@ class Fsck:
     async def _walk(
         self, directories: list[_Directory], page: _FsckPage, caller: Principal
     ) -> NamespacePath | None:
-        """Visits what comes next, parents before children. Gives what was visited last."""
+        """Visit the next entries, parents before children. Yield the last visited entry."""
         last, visited = None, 0
         while directories and visited < fsck_entries_per_page:
             entry = directories[-1].next(self._ctx.reader)
@@ -138,7 +138,7 @@ class Fsck:
         return last
 
     def _resume(self, top: NamespacePath, after: NamespacePath, caller: Principal) -> list[_Directory]:
-        """The directories that the walk was in when it had visited `after`, as far as they are still there."""
+        """Return the directories above `after`, as far as they still exist."""
         if not after.is_under(top):
             raise BadRequest(f"an inspection of {top} cannot go on after {after}")
         reader = self._ctx.reader

@@ -1,11 +1,11 @@
-"""Leases of files that are being extended: soft state, one writer at a time. Pure: `now_s` comes in.
+"""Leases of files that are being extended: soft state, one writer per file. Pure: `now_s` is an argument.
 
-A lease is taken, renewed by every call of its holder, and released. One that has not been renewed for
-`lease_s` may be taken by somebody else; until that happens its holder may go on. That the former holder
-can do no harm afterwards is not ensured here but by the numbers in the metadata (`namespace_append`).
+A lease is taken, renewed by each call of its holder, and released. If it was not renewed for `lease_s`, another
+writer may take it; until then its holder may go on. The numbers in the metadata (`namespace_append`), not this
+module, keep a former holder from doing harm.
 
-A coordinator that has just started knows no lease. What the metadata has on record counts as held for
-`lease_s` from then on, in which its holder, if there is one, says that it is there.
+A coordinator that has just started knows no leases. It treats the leases on record as held for `lease_s`. In this
+time their holders must give a sign of life.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ lease_s: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class HoldersUpload:
-    """A body that comes through a gateway, which holds the lease by this name."""
+    """A body that arrives through a gateway. The gateway holds the lease by this name."""
 
     node: NodeId
     name: str
@@ -34,22 +34,22 @@ class HoldersUpload:
 class _Held:
     lease: Lease
     heard_s: float
-    #: The datanode whose gateway holds it, if one does.
+    #: The datanode of the gateway that holds the lease, if a gateway does.
     node: NodeId | None = None
 
 
 class Leases:
-    """The leases whose holders have been heard of lately, longest ago first."""
+    """The leases whose holders gave a sign of life lately, longest ago first."""
 
     def __init__(self, now_s: float) -> None:
         self._started_s = now_s
         self._held: dict[InodeId, _Held] = {}
-        #: Under way into the metadata: seen there before `hold` says of which file they are.
+        #: Leases that are being committed. `hold` will tell their files.
         self._begun: set[Lease] = set()
 
     @contextmanager
     def beginning(self, lease: Lease) -> Iterator[None]:
-        """Have a lease respected that is committed with a file that has no inode yet, until it is held."""
+        """Reserve a lease that is committed with a file that has no inode yet, until `hold` is called."""
         self._begun.add(lease)
         try:
             yield
@@ -57,9 +57,9 @@ class Leases:
             self._begun.discard(lease)
 
     def check_free(self, now_s: float, inode: InodeId, recorded: Lease | None, holder: str, what: str) -> None:
-        """Raises AlreadyBeingCreated when anybody but `holder` has the lease of `inode`.
+        """Raise AlreadyBeingCreated if anybody but `holder` has the lease of `inode`.
 
-        `recorded` is the metadata's lease, `what` the change that is refused then, for the message.
+        `recorded` is the lease in the metadata. `what` names the refused change in the message.
         """
         self._forget_silent(now_s)
         held = self._held.get(inode)
@@ -74,32 +74,32 @@ class Leases:
             )
 
     def hold(self, now_s: float, inode: InodeId, lease: Lease, node: NodeId | None = None) -> None:
-        """The lease has a new holder, or another number."""
+        """Record a new holder, or a new number, of the lease."""
         self._held.pop(inode, None)
         self._held[inode] = _Held(lease, now_s, node)
 
     def upload_of(self, inode: InodeId) -> HoldersUpload | None:
-        """Return the upload through a gateway that has the lease, if that is how the file is written."""
+        """Return the upload through a gateway that holds the lease; None if there is none."""
         held = self._held.get(inode)
         return None if held is None or held.node is None else HoldersUpload(held.node, held.lease.holder)
 
     def renew(
         self, now_s: float, inode: InodeId, lease: Lease, recorded: Lease | None, node: NodeId | None = None
     ) -> None:
-        """The holder is there. Raises LeaseExpired if the lease is no more."""
+        """Note a sign of life of the holder. Raises LeaseExpired if the lease has ended."""
         held = self._held.get(inode)
         if recorded != lease or (held is not None and held.lease != lease):
             raise LeaseExpired(f"Client (={lease.holder}) is not the lease owner any more (inode {inode})")
         self.hold(now_s, inode, lease, node or (held.node if held is not None else None))
 
     def release(self, inode: InodeId, lease: Lease) -> None:
-        """The holder is done. Does nothing if somebody else has it."""
+        """Release the lease of this holder. Do nothing if somebody else has it."""
         held = self._held.get(inode)
         if held is not None and held.lease == lease:
             del self._held[inode]
 
     def forget(self, inode: InodeId) -> None:
-        """Nobody has it, whoever had."""
+        """Release the lease, whoever has it."""
         self._held.pop(inode, None)
 
     def _forget_silent(self, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Operations on names: looking them up, making, moving and deleting them, and what deletion leaves to do."""
+"""Operations on names: look up, make, move and delete them, and clean up after deletions."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from .tree_counts import TreeCounts
 
 
 class Names:
-    """Reads look things up at once; changes wait for their commit. Paths are texts.
+    """Looks names up at once, and changes them by commits. Paths are texts.
 
-    `user` is who asks and owns what is made. Whoever may not gets AccessDenied. A change that is asked again under
-    its `request_id` gets the first answer.
+    `user` is the caller and owns what is made. A missing right raises AccessDenied. A change that is repeated
+    under its `request_id` gets the first answer.
     """
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
         self._to_reclaim = True
         self._given_up: list[Callable[[Transaction], None]] = []
-        #: Counts large trees for changes that quotas concern.
+        #: Counts large trees for changes that affect quotas.
         self.trees = TreeCounts(context, self.give_up, self.reclaim_soon)
 
     async def status(self, path: str, user: str) -> InodeStatus:
@@ -66,7 +66,7 @@ class Names:
         *,
         remaining_max: int = list_remaining_max,
     ) -> ListPage:
-        """A page, and how many entries follow it, counted up to `remaining_max`."""
+        """Return a page of a directory, and the number of entries after it, counted up to `remaining_max`."""
         parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle_listing(parsed)
         place = self._locate(parsed, caller)
@@ -87,7 +87,7 @@ class Names:
         return replace(counted, names_max=quota.names_max, bytes_max=quota.bytes_max) if quota else counted
 
     async def check_access(self, path: str, user: str, access: Access) -> None:
-        """Raises AccessDenied, FileNotFound."""
+        """Check rights as HDFS's `access` does. Raises AccessDenied, FileNotFound."""
         parsed, caller = parse_path(path), self._ctx.caller(user)
         await self._ctx.under_construction.settle(parsed)
         place = self._locate(parsed, caller)
@@ -135,7 +135,7 @@ class Names:
         return renamed.answer
 
     async def exchange(self, pairs: Sequence[tuple[str, str]], user: str, request_id: str = "") -> None:
-        """All in one commit."""
+        """Exchange several pairs of names in one commit."""
         parsed = [(changeable_path(one), changeable_path(other)) for one, other in pairs]
         caller = self._ctx.caller(user)
         await self._ctx.under_construction.settle_trees(*(path for pair in parsed for path in pair))
@@ -219,16 +219,16 @@ class Names:
         return changed.answer
 
     def reclaim_soon(self) -> None:
-        """There is something to take apart."""
+        """Have the background task call `reclaim` soon."""
         self._to_reclaim = True
 
     def give_up(self, change: Callable[[Transaction], None]) -> None:
-        """Has what was begun and will not be ended committed as such, however long commits are refused."""
+        """Commit the end of a change that was begun and cannot be completed, however long commits are refused."""
         self._given_up.append(change)
         self.reclaim_soon()
 
     async def reclaim(self) -> None:
-        """Take deleted trees, and unfinished copies, apart in small commits, until nothing is left."""
+        """Remove deleted trees and unfinished copies in small commits, until nothing is left."""
         while self._given_up:
             await self._ctx.commit(self._given_up[0], in_any_case=True)
             del self._given_up[0]
@@ -244,6 +244,6 @@ class Names:
             self._ctx.free(freed)
 
     async def forget_answers(self) -> None:
-        """Drops the answers that nobody can ask for again."""
+        """Delete cached answers that no client can ask for again."""
         while await self._ctx.commit(lambda tx: forget_answers_step(tx, self._ctx.now_ms()), in_any_case=True):
             pass

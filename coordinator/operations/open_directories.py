@@ -1,7 +1,7 @@
-"""Directories that HDFS keeps for its administrators, and that others may write to here.
+"""Finds directories that others may write to here, but not in HDFS.
 
-Before decision 65 a new cluster had such a root, and one with a trash such a /user. They stay as they are until an
-administrator changes them; the log says so at each start, and `peacefs doctor` does.
+Before decision 65, a new cluster had such a root, and a cluster with a trash had such a /user. They stay as they
+are until an administrator changes them. The log warns about them at each start, and so does `peacefs doctor`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 def warn_of_open_directories(reader: Reader) -> None:
-    """Log one line for each of them."""
+    """Log one line per open directory."""
     found = [(path, follow(reader, path)) for path in map(parse_path, GUARDED)]
     for path, way in found:
         if way.is_whole and is_open(way.deepest.permission):

@@ -16,12 +16,12 @@ from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, OneTimeChu
 
 from .context import OperationContext
 
-# A chunk that was placed is begun within this time, or another is placed.
+# Seconds within which a placed chunk must be begun. After that another one is placed.
 chunk_begin_s: Final = 45.0
 
 
 class ChunkPlacer:
-    """For new files, files that are extended, and copies."""
+    """Places chunks of new files, extended files, and copies."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
@@ -35,9 +35,10 @@ class ChunkPlacer:
         *,
         is_shown: bool = False,
     ) -> tuple[Allocated, Node]:
-        """A chunk with a number of its own, given to `writer` alone, and its pipeline's head. Raises NoDatanodes.
+        """Place a chunk with a new number, for `writer` alone. Return it with its pipeline's head. Raises
+        NoDatanodes.
 
-        With `is_shown` others than the writer may come to have the token: it is good for the head's gateway only.
+        With `is_shown`, others than the writer may see the token: then it is valid for the head's gateway only.
         """
         chunk, version = self._ctx.numbering.next(), self._ctx.numbering.next()
         nodes = self._ctx.cluster.place(
@@ -49,8 +50,8 @@ class ChunkPlacer:
             write_token_lifetime_s,
         )
         self._ctx.cluster.assignments.assign(chunk, writer)
-        # A later writer is given another chunk: this one may be garbage before its writer can report that it is
-        # kept.
+        # A later writer gets another chunk, because this one may be garbage before its writer reports that it
+        # keeps it.
         begin_by_s = self._ctx.wall_clock() + chunk_begin_s
         hops, head = [node.hop for node in nodes], nodes[0]
         if is_shown:
@@ -62,7 +63,7 @@ class ChunkPlacer:
         return Allocated(chunk, version, hops, token), head
 
     def preallocate(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
-        """Preallocate a chunk for a file that `writer` may come with soon; None where that cannot be now."""
+        """Preallocate a chunk for the next file of `writer`; None if that is not possible now."""
         if not self._ctx.cluster.ready(self._ctx.monotonic()):
             return None
         try:
@@ -71,16 +72,16 @@ class ChunkPlacer:
             return None
 
     def nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
-        """The datanodes that a client calls `host:port`."""
+        """Return the datanodes that a client names as `host:port`."""
         if not names:
             return names
         return frozenset(node.id for node in self._ctx.cluster.members.all() if node.http_name in names)
 
 
 def check_room(reader: Reader, token: FileWrite | FileLease, written_bytes: int) -> None:
-    """Check that the quota above a file leaves room for another chunk, before one is placed or granted.
+    """Check that the quotas above a file leave room for another chunk, before placing or granting it.
 
-    `written_bytes` is what has been written with this token already. Raises QuotaExceeded and its like.
+    `written_bytes` is what has been written with this token already. Raises QuotaExceeded and similar errors.
     """
     if isinstance(token, FileLease):
         namespace.check_extension(reader, token.inode, written_bytes)

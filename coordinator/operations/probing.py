@@ -1,4 +1,4 @@
-"""Chunks that are written to measure the network: through datanodes that are named, for no file, not for long."""
+"""Chunks that are written to measure the network: through given datanodes, for no file, for a short time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peacefs.protocol.messages import Allocated, DeleteChunks, Replica
 
 from .context import OperationContext
 
-# A probe that is not taken back by then is left to the reclaim of what no file refers to.
+# Seconds after which a probe that was not deleted is left to the reclaim of unreferenced chunks.
 probe_memory_s: Final = 600.0
 
 
@@ -25,7 +25,7 @@ class _Probe(NamedTuple):
 
 
 class ProbeOperations:
-    """Remembers its probes, so that nothing else can be deleted by their name."""
+    """Remembers its probes, so that only probes can be deleted as such."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
@@ -60,7 +60,7 @@ class ProbeOperations:
         return node is not None and node.state is State.ALIVE
 
     def forget(self, chunks: Collection[ChunkId]) -> None:
-        """Has the replicas of these probes deleted; of other chunks nothing."""
+        """Delete the replicas of these probes. Ignore other chunks."""
         for chunk in chunks:
             probe = self._probes.pop(chunk, None)
             if probe is not None:

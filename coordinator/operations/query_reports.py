@@ -1,6 +1,6 @@
-"""Drivers' reports of their queries: the last of each checkpoint root, in memory, for a limited number.
+"""Drivers' reports about their queries: the latest per checkpoint root, in memory, up to a limit.
 
-A coordinator that starts anew hears it again, and nothing but what people are told depends on it.
+After a restart, the coordinator gets the reports again. Only what people see depends on them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ reports_remembered_max: Final = 1000
 
 
 class QueryReports:
-    """Whoever may write to a checkpoint may report of its query, and is told what was reported."""
+    """Keeps reports. Whoever may write to a checkpoint may report about its query and read the report."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
         self._last: OrderedDict[NamespacePath, QueryReport] = OrderedDict()
 
     def report(self, said: QueryReport) -> None:
-        """Takes the place of what was said before. Raises RunSuperseded, FileNotFound, AccessDenied."""
+        """Replace the earlier report. Raises RunSuperseded, FileNotFound, AccessDenied."""
         location, caller = changeable_path(said.location), self._ctx.caller(said.user)
         checks.check_access(self._ctx.reader, location, caller, Access.WRITE)
         check_writer(self._ctx.reader, location)
@@ -47,7 +47,8 @@ class QueryReports:
     def below(self, path: str, viewer: Viewer) -> list[QueryReport]:
         """Return the last reports of roots at or below a path, in order of their paths.
 
-        Each is for its user, for superusers, and for who may write the root: he has to know that a query lives.
+        A report is visible to its user, to superusers, and to users who may write the root, because they must know
+        about the query.
         """
         top, caller = NamespacePath(parse_path(path).components), self._ctx.caller(viewer.user)
         found = []

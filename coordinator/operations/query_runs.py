@@ -1,6 +1,7 @@
-"""Operations on runs, as the fronts call them: a new one fences off all earlier ones of its checkpoint root.
+"""Operations on runs: a new run fences off all earlier runs of its checkpoint root.
 
-The fence is the commit that begins the run: what an earlier one does is in a transaction before it, or refused.
+The fence is the commit that begins the run. A change by an earlier run either comes before this commit or is
+refused.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .context import OperationContext
 from .temporary_files import path_of
 from .viewer import Viewer
 
-# Runs of queries: of how many roots one answer tells, how many are looked at in a turn, how long a host's name is.
+# Limits: roots per answer, roots examined per turn, bytes of a host's name.
 runs_listed_max: Final = 10_000
 runs_per_turn: Final = 100
 run_host_characters_max: Final = 255
@@ -40,7 +41,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class QueryRuns:
-    """Whoever may write to a directory may begin a run there. Paths are texts."""
+    """Begins and ends runs. Whoever may write to a directory may begin a run there. Paths are texts."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
@@ -48,10 +49,10 @@ class QueryRuns:
     async def begin(
         self, path: str, user: str, host: str, pid: int, request_id: str = "", *, in_any_case: bool = False
     ) -> RunStatus:
-        """Makes the directory, if it is not there, and the caller its one writer; where to write.
+        """Begin a run: make the directory if needed, and make the caller its only writer. Return where to write.
 
-        Asked again under its `request_id`, the run that was begun then. Raises AccessDenied, BadRequest,
-        FileAlreadyExists for a file, RunSuperseded if another run was begun meanwhile.
+        A repeated `request_id` returns the same run. Raises AccessDenied, BadRequest, FileAlreadyExists for a
+        file, RunSuperseded if another run was begun meanwhile.
         """
         root, caller = changeable_path(path), self._ctx.caller(user)
         if root.is_root or root.writer is not None:
@@ -77,7 +78,7 @@ class QueryRuns:
         return _latest(self._ctx.reader, runs.location(root, begun.answer))
 
     async def end(self, location: str, user: str, request_id: str = "", *, in_any_case: bool = False) -> None:
-        """End a run at the word of its holder. Raises RunSuperseded, AccessDenied, BadRequest."""
+        """End a run for its holder. Raises RunSuperseded, AccessDenied, BadRequest."""
         parsed, caller = changeable_path(location), self._ctx.caller(user)
 
         def change(tx: Transaction) -> Applied[None]:
@@ -90,10 +91,10 @@ class QueryRuns:
         await self._ctx.commit(lambda tx: run_once(tx, key, now_ms, change), in_any_case=in_any_case)
 
     async def latest(self, path: str, viewer: Viewer) -> list[RunStatus]:
-        """Return the runs of every root at or below a path that the viewer may list, in order of their paths.
+        """Return the latest run of each root at or below a path that the viewer may list, in order of paths.
 
-        Host and process of a run are for its user, for who may write the root, and for superusers.
-        Raises FileNotFound, AccessDenied, BadRequest for more than `runs_listed_max`.
+        Host and process of a run are visible to its user, to users who may write the root, and to superusers.
+        Raises FileNotFound, AccessDenied, BadRequest for more than `runs_listed_max` roots.
         """
         parsed, caller = parse_path(path), self._ctx.caller(viewer.user)
         checks.check_list(self._ctx.reader, parsed, caller)
@@ -107,7 +108,7 @@ class QueryRuns:
 def _below(
     reader: Reader, top: NamespacePath, caller: Principal, viewer: Viewer
 ) -> Generator[None, None, list[RunStatus]]:
-    """In turns of some runs."""
+    """Find the roots in turns."""
     found: list[RunStatus] = []
     after: InodeId = 0
     while True:
@@ -135,7 +136,7 @@ def _may_see(reader: Reader, path: NamespacePath, caller: Principal) -> bool:
 
 
 def _latest(reader: Reader, location: NamespacePath) -> RunStatus:
-    """A run that was begun, if it is the latest still."""
+    """Return a run if it is still the latest of its root."""
     check_writer(reader, location)
     directory = find_existing(reader, location).inode
     run = reader.run(directory)

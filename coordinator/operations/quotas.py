@@ -1,4 +1,4 @@
-"""Operations on quotas, as the fronts call them."""
+"""Operations on quotas for WebHDFS, REST and frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .names import Names
 
 
 class QuotaOperations:
-    """Superusers set quotas; whoever may list a directory sees how much of them is used. Paths are texts."""
+    """Superusers set quotas. Whoever may list a directory sees its usage. Paths are texts."""
 
     def __init__(self, context: OperationContext, names: Names) -> None:
         self._ctx = context
@@ -25,7 +25,7 @@ class QuotaOperations:
     async def set_quota(
         self, path: str, user: str, names: int | None, space: int | None, request_id: str = ""
     ) -> None:
-        """See `quotas.set_quota`. Done once under a request id."""
+        """Set a quota; see `quotas.set_quota`. A repeated request id changes nothing."""
         self._ctx.callers.need_superuser(user)
 
         def change(tx: Transaction, at: NamespacePath, _caller: Principal) -> None:
@@ -35,7 +35,7 @@ class QuotaOperations:
         await self._names.trees.commit(lambda: self._ctx.change(path, user, what, request_id, change))
 
     async def usage(self, path: str, user: str) -> Quota:
-        """Return the usage of a path: at once for a directory with a quota, else counted. Raises FileNotFound."""
+        """Return the usage of a path: at once if it has a quota, otherwise by counting. Raises FileNotFound."""
         parsed, caller = parse_path(path), self._ctx.caller(user)
         if snapshotted_directory(parsed) is None:
             kept = self._ctx.reader.quota(find_existing(self._ctx.reader, parsed).inode)

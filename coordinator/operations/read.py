@@ -1,10 +1,10 @@
-"""Reading files: tokens to read, and where the chunks are.
+"""Read files: issue tokens, and tell where the chunks are.
 
-An open looks once: the chunks, and so the length, are those of one moment, and the token holds on to them. Nothing
-that is looked up later with the token can be another file, or another version of it.
+An open looks the file up once. Its chunks and length are those of one moment, and the token is bound to them. A
+later request with the token never gets another file or another version.
 
-Tokens are short-lived: a datanode takes a token for `read_token_lifetime_s`, then its bearer comes here, and the
-rights of the user to whom it was given are checked again (decision 29).
+Tokens are short-lived. A datanode accepts a token for `read_token_lifetime_s`. Then its holder must renew it here,
+and the rights of its user are checked again (decision 29).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from peacefs.protocol.tokens import ChunkRead, FileRead, FileVersion
 
 from .context import OperationContext
 
-# A token to read names the chunks of its file, or gives a digest when there are more: it is part of a URL.
+# A read token lists the chunks of its file, or has their digest if there are more: it is part of a URL.
 read_token_chunks_max: Final = 64
 
 
@@ -47,7 +47,7 @@ class OpenTicket:
 
     http_host: str
     http_port: int
-    #: With the layout of a file of one chunk; the datanode would have to ask for it.
+    #: The token, with the layout of a file of one chunk, for which the datanode would otherwise have to ask.
     token: str
     length: int
     block_bytes: int
@@ -55,7 +55,7 @@ class OpenTicket:
 
 @dataclass(frozen=True, slots=True)
 class BlockLocation:
-    """A chunk, its place in its file, and who holds it."""
+    """A chunk, its place in its file, and its holders."""
 
     chunk: FileChunk
     offset: int
@@ -68,7 +68,7 @@ class BlockLocation:
 
 @dataclass(frozen=True, slots=True)
 class FileLocations:
-    """The chunks of a part of a file, which has `length` bytes in all."""
+    """The chunks of a part of a file. `length` is the length of the whole file in bytes."""
 
     length: int
     blocks: list[BlockLocation]
@@ -76,7 +76,7 @@ class FileLocations:
 
 @dataclass(frozen=True, slots=True)
 class OpenedFile:
-    """A file that the caller may read and its chunks, of one moment: now, or when a snapshot was taken."""
+    """A file that the caller may read, and its chunks, now or at the time of a snapshot."""
 
     path: str
     status: InodeStatus
@@ -85,7 +85,7 @@ class OpenedFile:
 
 
 class ReadOperations:
-    """A reader gets a token for what it opened: that stays what it reads, whatever is renamed or replaced."""
+    """Issues tokens for opened files. A token's file stays the same whatever is renamed or replaced."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
@@ -109,7 +109,7 @@ class ReadOperations:
         return OpenTicket(http.http_host, http.http_port, self._ctx.signer.sign(token), length, block_bytes)
 
     async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, InodeStatus]:
-        """For our own client, which reads from datanodes itself: the token, the layout, the status."""
+        """Open a file for our own client, which reads from datanodes itself. Return token, layout and status."""
         file = await self._opened(path, user)
         token = self._read_token(file.path, file.status.inode, user, _version(file.chunks), file.at_tx)
         layout = self._layout(token, self._places(file.chunks, client_host))
@@ -118,9 +118,9 @@ class ReadOperations:
     async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
         """Return where the chunks of the opened version are now, with a renewed token.
 
-        With `wanted.held`, of that chunk only. Raises AccessDenied if its user may not read it any more,
-        TokenExpired, and FileNotFound for a file that was deleted or FileChanged for one that was replaced or
-        changed, once nobody has that version any more.
+        With `wanted.held`, return this chunk only. Raises AccessDenied if the token's user may not read the file
+        any more, TokenExpired, FileNotFound if the file was deleted, FileChanged if it was replaced or changed and
+        the opened version is gone.
         """
         token = self._ctx.signer.verify_reader(wanted.token, self._ctx.wall_clock())
         await self._ctx.until_ready()
@@ -137,17 +137,17 @@ class ReadOperations:
         return replace(self._layout(renewed, places), token=self._ctx.signer.sign(renewed))
 
     def _renewed(self, token: FileRead) -> FileRead:
-        """The token with a new lifetime, after a look at its user's rights.
+        """Check the rights of the token's user, and return the token with a new lifetime.
 
-        A file that was deleted or replaced has none any more; whoever has it open may read on for as long as the
-        token lives.
+        A deleted or replaced file has no rights to check. A reader that has it open may read on until the token
+        expires.
         """
         caller, reader = self._ctx.caller(token.user), self._ctx.reader
         try:
             if token.at_tx is None:
                 access_checks.check_open_file(reader, token.inode, caller)
             else:
-                # Rights in a snapshot never change; those on the way to it may.
+                # Rights inside a snapshot never change. Rights on the path to it may.
                 access_checks.check_way_to_snapshots(reader, parse_path(token.path), caller)
                 reader = reader.at(token.at_tx, ROOT)
             namespace.status_of_inode(reader, token.inode)
@@ -159,7 +159,7 @@ class ReadOperations:
         return self._read_token(token.path, token.inode, token.user, token.opened, token.at_tx)
 
     def _held_chunk(self, token: FileRead, held: str) -> FileChunk:
-        """A chunk that was opened, or belonged to the file when the reader was told of it."""
+        """Return a chunk that was opened, or that was part of the file when the reader got its layout."""
         chunk_token = self._ctx.signer.verify_even_late(held, ChunkRead)
         if chunk_token.inode != token.inode:
             raise AccessDenied("the chunk was given to a reader of another file")
@@ -172,13 +172,13 @@ class ReadOperations:
         return FileChunk(state.chunk, state.version, state.length)
 
     async def report_corrupt(self, report: ReportCorrupt) -> Done:
-        """A reader met bad bytes; the datanode is asked to check."""
+        """Ask a datanode to check a chunk in which a reader found bad bytes."""
         replica = Replica(report.chunk, report.version, 0)
         self._ctx.perform(self._ctx.cluster.suspect_replica(report.node, replica))
         return Done()
 
     async def block_locations(self, path: str, user: str, offset: int, length: int) -> FileLocations:
-        """The chunks that overlap a range of a file."""
+        """Return the chunks that overlap a range of a file."""
         file = await self._opened(path, user)
         blocks = []
         at = 0
@@ -189,15 +189,15 @@ class ReadOperations:
         return FileLocations(at, blocks)
 
     def space(self) -> Usage:
-        """Return the usage of the whole cluster, replicas counted one by one."""
+        """Return the space of the whole cluster. Each replica counts."""
         return self._ctx.cluster.members.space()
 
     async def _opened(self, path: str, user: str) -> OpenedFile:
-        """The file as it is when this returns; nothing may be awaited before the replicas are looked up."""
+        """Look up a file and its chunks. The caller must not await anything before it looks up the replicas."""
         parsed = parse_path(path)
         await self._ctx.under_construction.settle(parsed)
         if not self._ctx.is_ready:
-            # A file that cannot be opened is refused at once.
+            # Refuse a file that cannot be opened at once.
             look_up(self._ctx, path, parsed, user)
             await self._ctx.until_ready()
         opened = look_up(self._ctx, path, parsed, user)
@@ -229,7 +229,7 @@ class ReadOperations:
         )
 
     def _layout(self, token: FileRead, places: Sequence[ChunkLayout]) -> Layout:
-        """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile."""
+        """Make a layout. The chunks of this one look-up tell the length, because the file may change meanwhile."""
         sign = self._ctx.signer.sign
         chunks = [
             replace(place, token=sign(ChunkRead(token.expires_s, place.chunk, token.inode))) for place in places
@@ -237,20 +237,22 @@ class ReadOperations:
         return Layout(sum(chunk.length for chunk in chunks), chunks)
 
     def _chunks_opened(self, token: FileRead) -> list[FileChunk]:
-        """The chunks of a file that are too many for its token; of a file that was extended since, the first."""
+        """Return the chunks of a file that has too many for its token. If the file was extended since, leave out
+        the new ones.
+        """
         chunks = self._references(token)[: token.opened.count]
         if _version(chunks) != token.opened:
             raise self._changed(token)
         return chunks
 
     def _check_unchanged(self, token: FileRead, chunks: Sequence[FileChunk]) -> None:
-        """Tell a file whose replicas are lost from one that has changed since it was opened, by raising for it."""
+        """Raise FileChanged if the file has changed since it was opened, rather than lost its replicas."""
         known = {reference.chunk for reference in self._references(token)}
         if not known.issuperset(chunk.chunk for chunk in chunks):
             raise self._changed(token)
 
     def _references(self, token: FileRead) -> list[FileChunk]:
-        """The chunks that the file of a token has now. Raises FileNotFound, FileChanged."""
+        """Return the present chunks of a token's file. Raises FileNotFound, FileChanged."""
         reader = self._ctx.reader if token.at_tx is None else self._ctx.reader.at(token.at_tx, ROOT)
         try:
             namespace.status_of_inode(reader, token.inode)
@@ -260,7 +262,7 @@ class ReadOperations:
         return namespace.layout(reader, token.inode)
 
     def _check_not_replaced(self, token: FileRead) -> None:
-        """Raise FileChanged if there is another file in the place of one that has gone."""
+        """Raise FileChanged if another file has replaced the deleted one."""
         try:
             place = snapshots.locate(self._ctx.reader, parse_path(token.path))
             namespace.status(place.reader, place.path)
@@ -275,7 +277,7 @@ class ReadOperations:
     def _places(
         self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None
     ) -> list[ChunkLayout]:
-        """Return where the chunks are, without tokens to read them; the replica on `first` comes first."""
+        """Return where the chunks are, without read tokens. The replica on `first` comes first."""
         return [
             ChunkLayout(chunk.chunk, chunk.version, chunk.length, "", self._hops(chunk.chunk, reader_host, first))
             for chunk in chunks
@@ -325,7 +327,7 @@ def look_up(ctx: OperationContext, path: str, parsed: NamespacePath, user: str) 
 
 
 def _version(chunks: Sequence[FileChunk]) -> FileVersion:
-    """The chunks as a token has them."""
+    """Return the chunks in the form of a token."""
     told = [(chunk.chunk, chunk.version, chunk.length) for chunk in chunks]
     if len(told) <= read_token_chunks_max:
         return FileVersion(told, len(told))

@@ -1,4 +1,4 @@
-"""The service of read grants: readers of checkpoints state what they want, the scheduler grants reads."""
+"""Read grants: readers of checkpoints state what they want, and the scheduler grants reads."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .context import OperationContext
 
 
 class ReadGrantService:
-    """Belongs to the event loop. Whoever waits has its question held for a moment, and asks again."""
+    """Used from one event loop. A request that must wait is held for a moment, and the reader asks again."""
 
     def __init__(self, context: OperationContext) -> None:
         self._ctx = context
         self.reads = context.core.reads
 
     async def state(self, wanted: StateReads) -> ReadsScheduled:
-        """Return a reader's permits: chunks, and where. Raises AccessDenied, BadRequest, Overloaded."""
+        """Return a reader's permits: which chunks, and from where. Raises AccessDenied, BadRequest, Overloaded."""
         self._ctx.signer.verify_reader(wanted.token, self._ctx.wall_clock())
         alive = {node.id for node in self._ctx.cluster.members.alive()}
         request = ReadRequest(

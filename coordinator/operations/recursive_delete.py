@@ -1,5 +1,7 @@
-"""Check whether a caller may remove everything below a path: step by step, as a tree may be large, and again by
-the transaction that removes it, for changes made since.
+"""Check whether a caller may remove everything below a path.
+
+The check runs in steps, because a tree may be large. The transaction that removes the tree checks the changes that
+were made since.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ T = TypeVar("T")
 
 
 class _LookAgain(Exception):
-    """The tree has changed too much since it was checked."""
+    """Too much of the tree has changed since it was checked."""
 
 
 class RemovalRights:
-    """The check of one caller for one path: `look`, then `commit` a change that calls `check`."""
+    """The check of one caller for one path: call `look`, then `commit` a change that calls `check`."""
 
     def __init__(self, context: OperationContext, path: NamespacePath, caller: Principal) -> None:
         self._ctx = context
@@ -34,20 +36,22 @@ class RemovalRights:
         self._looked_at_tx: int | None = None
 
     async def look(self) -> None:
-        """Raises AccessDenied."""
+        """Check the whole tree, in steps. Raises AccessDenied."""
         self._looked_at_tx = self._ctx.reader.last_tx()
         await self._ctx.in_turns(access_checks.check_below(self._ctx.reader, self._path, self._caller))
 
     def check(self, tx: Transaction) -> None:
-        """To be called by the change before it removes anything. Raises AccessDenied."""
+        """Check what changed since `look`. The change must call it before it removes anything. Raises
+        AccessDenied.
+        """
         since_tx = self._looked_at_tx
         if since_tx is None or not access_checks.check_below_again(tx, self._path, self._caller, since_tx):
             raise _LookAgain
 
     async def commit(self, change: Callable[[Transaction], T]) -> T:
-        """Commits a change, looking again when its check has found too much that is new.
+        """Commit a change. Look again if `check` finds too many new changes.
 
-        Raises ServiceUnready when that comes to no end.
+        Raises ServiceUnready if that happens too often.
         """
         for walk in range(rights_walks_max):
             if walk:

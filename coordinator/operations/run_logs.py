@@ -1,4 +1,4 @@
-"""Ask agents for the ends of logs: one is told with its orders what is wanted, and sends it with its next word."""
+"""Ask agents for the ends of logs: the request goes with the agent's next orders, the log with its next report."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ run_log_wait_s: Final = 10.0
 
 
 class RunLogs:
-    """Logs that somebody waits for. Used from one event loop only; nothing is kept for nobody."""
+    """Logs that somebody waits for. Used from one event loop only. Other logs are not kept."""
 
     def __init__(self, wait: Wait) -> None:
         self._waiters = Waiters(wait)
-        #: By agent and log, how many wait; and what came while they did.
+        #: Number of waiting requests, and the logs that arrived, by agent and log.
         self._wanted: dict[str, dict[WantedLog, int]] = {}
         self._came: dict[tuple[str, WantedLog], str] = {}
 
     async def of(self, agent: str, wanted: WantedLog) -> str:
-        """Return the end of a log. Raises BadRequest where the agent does not answer in time."""
+        """Return the end of a log. Raises BadRequest if the agent does not answer in time."""
         key, asked = (agent, wanted), self._wanted.setdefault(agent, {})
         asked[wanted] = asked.get(wanted, 0) + 1
         try:
@@ -43,11 +43,11 @@ class RunLogs:
         return text
 
     def wanted_of(self, agent: str) -> list[WantedLog]:
-        """Return what an agent is to send with its next word."""
+        """Return the logs that an agent must send with its next report."""
         return list(self._wanted.get(agent, ()))
 
     def came(self, agent: str, tails: Iterable[RunLogTail]) -> None:
-        """An agent has sent these; what nobody waits for is dropped."""
+        """Take logs from an agent. Drop those that nobody waits for."""
         for tail in tails:
             wanted = WantedLog(tail.query, tail.run)
             if wanted in self._wanted.get(agent, ()):

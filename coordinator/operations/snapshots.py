@@ -1,4 +1,4 @@
-"""Operations on snapshots, as the fronts call them."""
+"""Operations on snapshots for WebHDFS, REST and frames."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .recursive_delete import RemovalRights
 
 
 class SnapshotOperations:
-    """Superusers allow and disallow; a directory's owner takes, names, drops and restores; readers compare.
+    """Superusers allow and disallow; owners take, rename, delete and restore; readers compare.
 
-    Paths are texts. Whoever may not gets AccessDenied. A change that is asked again under its `request_id` gets
-    the first answer.
+    Paths are texts. A missing right raises AccessDenied. A change that is repeated under its `request_id` gets the
+    first answer.
     """
 
     def __init__(self, context: OperationContext, names: Names) -> None:
@@ -44,7 +44,7 @@ class SnapshotOperations:
         )
 
     async def create(self, path: str, user: str, name: str | None, request_id: str = "") -> str:
-        """The path of the snapshot; without a name it gets one from the clock."""
+        """Take a snapshot and return its path. If `name` is empty, the time becomes its name."""
         await self._ctx.under_construction.settle_trees(snapshots.changeable_path(path))
         now_ms = self._ctx.now_ms()
         named = name or snapshots.default_name(now_ms)
@@ -72,19 +72,19 @@ class SnapshotOperations:
         self._names.reclaim_soon()
 
     async def directories(self, user: str) -> list[snapshots.SnapshottableDirectory]:
-        """Those that allow snapshots; of a user who is no superuser, as in HDFS, only his own."""
+        """Return the directories that allow snapshots. Ordinary users see only their own, as in HDFS."""
         caller = self._ctx.caller(user)
         found = snapshots.snapshottable_directories(self._ctx.reader)
         return [one for one in found if caller.is_superuser or one.status.owner == user]
 
     async def listing(self, path: str, user: str) -> list[snapshots.ListedSnapshot]:
-        """The snapshots of a directory. Raises SnapshotRefused, FileNotFound."""
+        """Return the snapshots of a directory. Raises SnapshotRefused, FileNotFound."""
         parsed = snapshots.changeable_path(path)
         checks.check_access(self._ctx.reader, parsed, self._ctx.caller(user), Access.READ | Access.EXECUTE)
         return snapshots.list_snapshots(self._ctx.reader, parsed)
 
     async def diff(self, path: str, user: str, older: str, newer: str) -> list[Difference]:
-        """Between two snapshots; no name stands for the directory as it is now."""
+        """Compare two snapshots. An empty name means the directory as it is now."""
         parsed = snapshots.changeable_path(path)
         reader = self._ctx.reader
         checks.check_access(reader, parsed, self._ctx.caller(user), Access.READ | Access.EXECUTE)
@@ -96,9 +96,9 @@ class SnapshotOperations:
         return await self._ctx.in_turns(snapshot_diff.compare(before, after, directory))
 
     async def restore(self, path: str, user: str, name: str, request_id: str = "") -> None:
-        """Gives a directory the contents that a snapshot shows, all at once; its own attributes stay.
+        """Replace a directory's contents by those of a snapshot, all at once. Its own attributes stay.
 
-        Needs what deleting the contents would need.
+        Needs the rights to delete the contents.
         """
         parsed, caller = snapshots.changeable_path(path), self._ctx.caller(user)
         key = RequestKey(request_id, ("restore snapshot", path, user, name))
@@ -132,7 +132,7 @@ class SnapshotOperations:
         rights: RemovalRights,
         job: snapshot_restore.Restoration,
     ) -> Sequence[ChunkRecord]:
-        """The chunks that are to have more replicas than before."""
+        """Complete a restore. Return the chunks that need more replicas than before."""
         now_ms = self._ctx.now_ms()
 
         def change(tx: Transaction) -> Applied[None]:
@@ -142,7 +142,7 @@ class SnapshotOperations:
 
         done = run_once(tx, key, now_ms, change)
         if done.before:
-            # It was asked again while the first time was still at work, and that has come to its end meanwhile.
+            # A repeated request came while the first was at work, and that one has ended meanwhile.
             snapshot_restore.give_up(tx, job)
         return done.chunks
 

@@ -1,4 +1,4 @@
-"""Supervised queries, as the fronts call them: what the core decides is committed before anybody is told of it."""
+"""Supervised queries: commit the core's decisions before telling anybody about them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class SupervisionService:
-    """Used from the event loop only. `address` is the coordinator's for HTTP, `token_of` makes a user's token."""
+    """Used from the event loop only. `address` is the coordinator's for HTTP, `token_of` makes user tokens."""
 
     def __init__(
         self,
@@ -53,36 +53,36 @@ class SupervisionService:
         address: Callable[[], str],
         token_of: Callable[[str, float], str] | None = None,
     ) -> None:
-        """Without `token_of` names are believed, and runs get none."""
+        """Without `token_of`, user names are believed, and runs get no tokens."""
         self._token_of = token_of
-        #: For each run that an agent is told of, its token, and until when the agent gets this one.
+        #: The token of each run that an agent has been told about, and until when the agent gets this token.
         self._tokens: dict[tuple[str, str], tuple[str, float]] = {}
         self._ctx = context
         self._fence = fence
         self._address = address
         self._core = context.core.supervision
         self._logs = RunLogs(context.wait)
-        #: The run of each query that a committed record has an agent run.
+        #: The run of each query that, according to a committed record, an agent runs.
         self._committed: dict[str, str] = {}
-        #: The core's last decision for each query, and those that could not be committed so far.
+        #: The core's last decision about each query, and the decisions that are not committed yet.
         self._latest: dict[str, QueryRecord] = {}
         self._refused: list[QueryRecord] = []
 
     @property
     def core(self) -> Supervision:
-        """To be looked at."""
+        """The core, for reading."""
         return self._core
 
     def recall(self) -> None:
-        """At a start."""
+        """Load the committed state at a start."""
         records = self._ctx.reader.supervised_queries()
         self._core.recall(records)
         self._committed = {record.name: record.run for record in records}
 
-    # -- what users ask ------------------------------------------------------------------------------
+    # -- requests of users ---------------------------------------------------------------------------
 
     async def register(self, record: QueryRecord) -> QueryStatus:
-        """Durable when this returns. Raises BadRequest, FileAlreadyExists, Overloaded, AccessDenied."""
+        """Register a query, durable on return. Raises BadRequest, FileAlreadyExists, Overloaded, AccessDenied."""
         _check(record)
         if record.checkpoint:
             record = replace(record, checkpoint=str(parse_path(record.checkpoint)))
@@ -91,13 +91,13 @@ class SupervisionService:
         return self.status(record.name)
 
     async def stop(self, name: str, user: str) -> QueryStatus:
-        """Asked for, and durable, when this returns; see the status. Raises FileNotFound, AccessDenied."""
+        """Ask for a stop, durable on return; see `status` for its end. Raises FileNotFound, AccessDenied."""
         self._check_owner(name, user)
         await self._record(self._core.stop(name))
         return self.status(name)
 
     async def forget(self, name: str, user: str) -> None:
-        """Raises FileNotFound, AccessDenied, BadRequest for a query that is not over."""
+        """Forget a query. Raises FileNotFound, AccessDenied, BadRequest for a query that is not over."""
         self._check_owner(name, user)
         self._core.forget(name)
         self._refused = [record for record in self._refused if record.name != name]
@@ -105,17 +105,17 @@ class SupervisionService:
         await self._ctx.commit(lambda tx: tx.forget_query(name))
 
     def status(self, name: str) -> QueryStatus:
-        """Raises FileNotFound."""
+        """Return the status of a query. Raises FileNotFound."""
         return self._status(self._core.existing(name), self._core.runs_of_agents())
 
     def status_for(self, name: str, viewer: Viewer) -> QueryStatus:
-        """Raises FileNotFound, AccessDenied."""
+        """Return the status of a query if the viewer may see it. Raises FileNotFound, AccessDenied."""
         if not viewer.sees_all:
             self._check_owner(name, viewer.user)
         return self.status(name)
 
     def shown_to(self, viewer: Viewer) -> Supervised:
-        """Return the queries that a viewer sees, and the agents that start something for him, by their names."""
+        """Return the queries that a viewer sees, and by name the agents that start commands for it."""
         queries = [self._core.queries[name] for name in sorted(self._core.queries)]
         agents = [self._agent(name, viewer) for name in sorted(self._core.agents)]
         runs = self._core.runs_of_agents()
@@ -125,7 +125,7 @@ class SupervisionService:
         )
 
     def _agent(self, name: str, viewer: Viewer) -> AgentStatus:
-        """To a user an agent shows the commands that it starts for him, and not where it is."""
+        """Describe an agent. Users see the commands that it starts for them, and not its address."""
         agent = self._core.agents[name]
         beat = agent.beat
         return AgentStatus(
@@ -139,9 +139,9 @@ class SupervisionService:
         )
 
     async def log_of(self, name: str, user: str) -> RunLog:
-        """Return the end of the log of a query's last run, for who registered it.
+        """Return the end of the log of a query's last run, for the user that registered it.
 
-        Raises FileNotFound, AccessDenied, BadRequest where no agent has one.
+        Raises FileNotFound, AccessDenied, BadRequest if no agent has a log.
         """
         self._check_owner(name, user)
         record = self._core.existing(name).record
@@ -174,7 +174,7 @@ class SupervisionService:
         )
 
     def _reason(self, query: SupervisedQuery, runs: Mapping[str, int]) -> str:
-        """Why it is as it is; for one that waits, which agent it waits for, too."""
+        """Return the reason for a query's state. For a waiting query it also names the agent."""
         record = query.record
         if record.phase is not QueryPhase.WAITING or not (awaited := self._core.waits_for(record, runs)):
             return record.reason
@@ -194,10 +194,10 @@ class SupervisionService:
         if user != self._core.existing(name).record.user:
             self._ctx.callers.need_superuser(user)
 
-    # -- what agents say -----------------------------------------------------------------------------
+    # -- reports of agents ----------------------------------------------------------------------------
 
     async def heard(self, beat: AgentBeat, version: int = PROTOCOL_VERSION) -> AgentOrders:
-        """An agent speaks, in this version. Raises NodeIdTaken."""
+        """Take the report of an agent of this version, and return its orders. Raises NodeIdTaken."""
         if beat.agent not in self._core.agents:
             log.info("agent %s on %s may run %s", beat.agent, beat.host, [each.name for each in beat.commands])
         await self._record(self._core.heard(self._ctx.monotonic(), beat, version))
@@ -218,7 +218,7 @@ class SupervisionService:
             return order
         if not order.takes_over_from:
             return None
-        # Until its run is durable, the standby waits on.
+        # The standby waits on until its run is durable.
         return msgspec.structs.replace(order, run=order.takes_over_from, standby=True, takes_over_from="")
 
     def _with_token(self, order: RunOrder) -> RunOrder:
@@ -228,7 +228,7 @@ class SupervisionService:
         token, until_s = self._tokens.get(key, ("", 0.0))
         if now_s >= until_s:
             token = self._token_of(order.user, run_token_s)
-            # Nobody is told of earlier runs any more.
+            # Forget the tokens of earlier runs.
             told = self._core.existing(order.query).numbers()
             self._tokens = {
                 each: made for each, made in self._tokens.items() if each[0] != order.query or each[1] in told
@@ -239,7 +239,7 @@ class SupervisionService:
     # -- in the background ---------------------------------------------------------------------------
 
     async def tick(self) -> None:
-        """To be called several times a second."""
+        """Advance the core's clock. Call it several times a second."""
         await self._record(self._core.tick(self._ctx.monotonic()), in_any_case=True)
         for record in self._core.due(self._ctx.monotonic()):
             await self._start(record)
@@ -266,7 +266,7 @@ class SupervisionService:
         await self._record(changed, in_any_case=True)
 
     async def _start_standby(self, record: QueryRecord) -> None:
-        """Have a second driver started, whose location is refused as any but the latest run's is."""
+        """Start a second driver. Writes to its location are refused until its run is the latest."""
         number, location, holdings = self._ctx.numbering.next(), "", Holdings()
         if record.checkpoint:
             location = str(query_runs.location(parse_path(record.checkpoint), number))
@@ -276,16 +276,16 @@ class SupervisionService:
         self._core.stand_by(record.name, show(number), location, holdings)
 
     async def _begin(self, record: QueryRecord) -> tuple[str, str]:
-        """From here on writes of earlier runs are refused."""
+        """Begin a run. Writes of earlier runs are refused from here on."""
         if not record.checkpoint:
             return show(self._ctx.numbering.next()), ""
         run = await self._fence.begin(record.checkpoint, record.user, record.agent, 0, in_any_case=True)
         return run.run, run.location
 
     async def _record(self, changed: Sequence[QueryRecord], *, in_any_case: bool = False) -> None:
-        """In the order in which the core decided. Raises ServiceUnready: then it is committed the next time.
+        """Commit decisions in the order in which the core made them. Raises ServiceUnready; then try again later.
 
-        `in_any_case` is for the background, as of `Commit`.
+        `in_any_case` is for background tasks, as in `Commits`.
         """
         stamped = [self._core.stamp(record, self._ctx.now_ms()) for record in changed]
         records, self._refused = [*self._refused, *stamped], []
@@ -293,10 +293,11 @@ class SupervisionService:
             return
         self._latest.update((record.name, record) for record in stamped)
         try:
-            # Decisions are handed over in their order: nothing may come between a decision and this.
+            # Orders must leave in the order of the decisions, so nothing may be awaited between a decision and
+            # this.
             await self._ctx.commit(lambda tx: _record_all(tx, records), in_any_case=in_any_case)
         except ServiceUnready:
-            # A later decision, which may be committed by now, must not be overwritten.
+            # Do not overwrite a later decision that may be committed by now.
             self._refused += [record for record in records if self._latest.get(record.name) is record]
             raise
         for record in records:

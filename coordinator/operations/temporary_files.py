@@ -1,10 +1,9 @@
-"""Deletes temporary files that dead writers left, if the operator wants it.
+"""Deletes temporary files of dead writers, if the operator has enabled it.
 
-A file goes when its name is temporary (`temporary_names`), nobody extends it, and it has not changed for the age
-that was set, by the clock on the wall and for `temporary_watched_s` under the eyes of this process too: a
-clock that jumps makes no file old. Who wrote it could have renamed it at once; who comes back after that time
-finds it gone and its rename refused, as if the file had never been whole. It is deleted for good: no reader knows
-the name, and in a trash it would go on taking up room.
+A file is deleted if its name is temporary (`temporary_names`), nobody extends it, and it has not changed for the
+configured age. The age is taken from the wall clock, and this process must also have watched the file for
+`temporary_watched_s`, so a clock that jumps makes no file old. A writer that returns later finds the file gone,
+and its rename is refused. The file does not go to the trash, because no reader knows its name.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class Watch:
-    """Temporary files and since when each is unchanged. Pure; forgets those that a scan does not meet."""
+    """Temporary files, and since when each is unchanged. Pure. Forgets files that a scan does not meet."""
 
     def __init__(self) -> None:
         self._since: dict[InodeId, tuple[Inode, float]] = {}
         self._met: dict[InodeId, tuple[Inode, float]] = {}
 
     def is_left(self, now_s: float, now_ms: int, inode: Inode, age_s: float) -> bool:
-        """Return whether a file has been left by its writer, as far as clocks can tell."""
+        """Return whether a file's writer has left it, as far as clocks can tell."""
         seen, since_s = self._since.get(inode.inode, (inode, now_s))
         if seen != inode:
             since_s = now_s
@@ -48,12 +47,12 @@ class Watch:
         return now_ms - inode.modified_ms >= age_s * 1000 and now_s - since_s >= temporary_watched_s
 
     def end_look(self) -> None:
-        """All temporary files that there are have been asked about."""
+        """End a scan that has met all temporary files."""
         self._since, self._met = self._met, {}
 
 
 class TemporaryFiles:
-    """Looks through all names in short turns; keeps only which temporary files it has seen."""
+    """Scans all names in short turns. Keeps only the temporary files that it has seen."""
 
     def __init__(self, context: OperationContext, leases: Leases) -> None:
         self._ctx = context
@@ -62,7 +61,7 @@ class TemporaryFiles:
         self.collected = 0
 
     async def collect(self, age_s: float) -> int:
-        """Deletes what has been left for `age_s` seconds. How many files."""
+        """Delete the files that were left for `age_s` seconds. Return how many."""
         before = self.collected
         after: tuple[InodeId, str] = (0, "")
         while entries := self._ctx.reader.entries(*after, temporary_entries_per_turn):
@@ -105,7 +104,7 @@ class TemporaryFiles:
 def _delete(
     tx: Transaction, path: NamespacePath, seen: Inode, lease: Lease | None, now_ms: int
 ) -> namespace.DeleteResult | None:
-    """None when it is not what was seen any more: renamed, replaced, changed, or with a new lease."""
+    """Delete one file. Return None if it was renamed, replaced, changed or leased since the scan."""
     way = find(tx, path)
     if not way.is_whole or way.deepest != seen or tx.lease(seen.inode) != lease:
         return None
@@ -113,6 +112,6 @@ def _delete(
 
 
 def path_of(reader: Reader, inode: InodeId) -> NamespacePath | None:
-    """Return the path of an inode; None for one below a directory that has lost its name."""
+    """Return the path of an inode; None if a directory above it has been deleted."""
     way = reader.ancestors(inode)
     return NamespacePath(tuple(name for _, name in way)) if way and way[0][0] == ROOT else None

@@ -1,8 +1,8 @@
-"""The trash of all users: what clients put there becomes checkpoints, which expire.
+"""The trash of all users: deleted files become checkpoints, and checkpoints expire.
 
-As in HDFS, what is deleted stays at least as long as the setting says, and at most twice as long: a checkpoint
-holds what was deleted while the time of one went by. Other than in HDFS, a coordinator that was away when a time
-ended makes the checkpoint when it starts: one that is up in the daytime only would never make any.
+As in HDFS, a deleted file stays for at least the configured time and at most twice as long, because one checkpoint
+collects the deletions of one period. Unlike HDFS, a coordinator that was down at the end of a period makes the
+checkpoint when it starts. Otherwise a coordinator that runs only in the daytime would never make one.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class Step(Enum):
-    """A step to take with a directory of a trash."""
+    """What to do with a directory of a trash."""
 
     CLOSE = "make a checkpoint of it"
     DELETE = "delete it"
 
 
 class Due(NamedTuple):
-    """One thing to do."""
+    """One directory of a trash that is due for a step."""
 
     step: Step
     path: NamespacePath
@@ -57,8 +57,10 @@ class Due(NamedTuple):
 def find_due(
     reader: Reader, now_ms: int, kept_minutes: int, *, close_before_ms: float
 ) -> Generator[None, None, list[Due]]:
-    """The checkpoints that have expired, and what is to become one: a `Current` that changed last before
-    `close_before_ms`. In turns of some users."""
+    """Find expired checkpoints, and `Current` directories unchanged since `close_before_ms`.
+
+    Runs in turns of a few users.
+    """
     due: list[Due] = []
     after = ""
     while True:
@@ -78,7 +80,7 @@ def _due_of(
     reader: Reader, trash: NamespacePath, now_ms: int, kept_minutes: int, close_before_ms: float
 ) -> list[Due]:
     way = follow(reader, trash)
-    # One page holds years of checkpoints. If there are more, a later run finds them.
+    # One page holds years of checkpoints. A later run finds the rest.
     entries = reader.children(way.last, "", list_page_entries) if way.is_whole else []
     directories = {name: inode for name, inode in entries if inode.kind is InodeKind.DIRECTORY}
     current = directories.get(CURRENT_NAME)
@@ -88,19 +90,20 @@ def _due_of(
 
 
 class Trash:
-    """Empties the trash of all users. With 0 minutes there is none, and nothing is looked at."""
+    """Empties the trash of all users. If the time is 0 minutes, there is no trash."""
 
     def __init__(self, context: OperationContext, names: Names, kept_minutes: int) -> None:
         self._ctx = context
         self._names = names
         self.kept_minutes = kept_minutes
-        #: As of the last look; none before the first.
+        #: The period of the last run; None before the first.
         self._period: int | None = None
 
     async def empty(self) -> None:
-        """Deletes what has expired; when a period has ended since the last time, makes checkpoints.
+        """Delete what has expired. If a period has ended since the last run, make checkpoints.
 
-        At the first time, of what has not changed since the period began: the end of another was missed.
+        The first run makes checkpoints of what has not changed since the period began, because it missed the end
+        of the earlier one.
         """
         if self.kept_minutes == 0:
             return
@@ -118,7 +121,7 @@ class Trash:
                 log.warning("%s of the trash stays for now: %s", due.path, refusal.message)
 
     async def roots(self, user: str, *, all_users: bool) -> list[tuple[str, InodeStatus]]:
-        """The trash of a user, or of all whose homes he may look into, with its path; only what is there."""
+        """Return the existing trashes of a user, or of all users whose homes the user may read."""
         users = [user]
         if all_users:
             users, after = [], None

@@ -59,7 +59,7 @@ class TreeCounts:
         self._ctx = context
         self._give_up = give_up
         self._reclaim_soon = reclaim_soon
-        #: The trees that are being counted, or have been, for a change under way.
+        #: The trees of changes under way that are being or have been counted.
         self._counting: set[InodeId] = set()
 
     async def commit(self, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""Truncating and concatenating files: refused while somebody extends one of them, else one commit."""
+"""Truncate and concatenate files: in one commit, refused while a writer extends one of them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from .leases import Leases
 
 
 class TruncateConcat:
-    """Truncate and concatenate files. A writer that has lost its lease without knowing is fenced off by the same
-    commit.
-    """
+    """Truncates and concatenates files. The commit fences off a writer that lost its lease unknowingly."""
 
     def __init__(self, context: OperationContext, leases: Leases) -> None:
         self._ctx = context
         self._leases = leases
 
     async def truncate(self, path: str, length: int, user: str, request_id: str = "") -> bool:
-        """Always true: there is nothing to be waited for. Raises IllegalChange, AlreadyBeingCreated, ..."""
+        """Truncate a file at once, and return True. Raises IllegalChange, AlreadyBeingCreated."""
         parsed, caller = changeable_path(path), self._ctx.caller(user)
         key = RequestKey(request_id, ("truncate", str(parsed), length, user))
         await self._ctx.under_construction.settle(parsed)
@@ -45,7 +43,7 @@ class TruncateConcat:
         return truncated.answer
 
     async def concat(self, target: str, sources: Sequence[str], user: str, request_id: str = "") -> None:
-        """Moves the contents of `sources` to the end of `target`, and raises as `truncate` does."""
+        """Move the contents of `sources` to the end of `target`. Raises as `truncate` does."""
         onto, parsed = changeable_path(target), [changeable_path(source) for source in sources]
         caller = self._ctx.caller(user)
         key = RequestKey(request_id, ("concat", str(onto), [str(path) for path in parsed], user))

@@ -1,12 +1,12 @@
-"""Files under construction: bodies on their way through gateways, and whoever looks for their names meanwhile.
+"""Files under construction: bodies that pass through gateways, and operations that meet their names.
 
-A CREATE over WebHDFS commits nothing, so that a small file costs one commit. What keeps that invisible is here:
-the names that were begun are remembered, and an operation that would meet one has the gateway show it first. The
-gateway does so by itself when the writer has been at it for a moment. A name that nobody looks for in that time
-appears with its file, whole.
+A CREATE over WebHDFS commits nothing, so a small file costs one commit. To keep that invisible, this module
+remembers the names that were begun. An operation that meets such a name has the gateway publish the file first.
+After a moment, the gateway publishes it by itself. A name that nobody looks for in that time appears with its
+file, complete.
 
-All of it is soft and bounded. A coordinator that was started anew knows no such name; its writer, who has all that
-the file needs, shows it a moment later or completes it.
+All of this is soft and bounded state. After a restart, the coordinator knows no such names; their writers, which
+have all that the files need, publish or complete them a moment later.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .core_driver import DatanodeSender
 from .leases import Leases
 from .waiters import Wait, wait_on_loop
 
-# The body of a CREATE that was redirected comes within this time, or nobody waits for it; its name is forgotten
-# after the longer one.
+# Seconds within which the body of a redirected CREATE must arrive to be waited for, and after which its name is
+# forgotten.
 upload_awaited_s: Final = 2.0
 upload_of_directory_awaited_s: Final = 0.2
 upload_answer_timeout_s: Final = 6.0
@@ -37,7 +37,7 @@ Components = tuple[str, ...]
 
 
 class BegunName(NamedTuple):
-    """A name that was begun: the request that it was begun with, and the datanode that the body goes to."""
+    """A name that was begun: its request id, and the datanode that receives the body."""
 
     path: Components
     upload: str
@@ -46,7 +46,7 @@ class BegunName(NamedTuple):
 
 
 class BegunNames:
-    """The names that were begun and have not appeared; of too many the oldest are forgotten. Pure."""
+    """The names that were begun and are not visible yet. Over the limit, forget the oldest. Pure."""
 
     def __init__(self, *, names_max: int = begun_names_max, kept_s: float = begun_name_kept_s) -> None:
         self._names_max = names_max
@@ -54,20 +54,20 @@ class BegunNames:
         #: Oldest first.
         self._begun: dict[str, BegunName] = {}
         self._at: dict[Components, dict[str, BegunName]] = {}
-        #: Those whose bodies had not come when they were waited for, and for how long that was.
+        #: Names whose bodies had not arrived while an operation waited for them, and how long it waited.
         self._missing: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._begun)
 
     def begin(self, begun: BegunName) -> None:
-        """A name has been begun."""
+        """Remember a name that was begun."""
         self._begun[begun.upload] = begun
         self._at.setdefault(begun.path, {})[begun.upload] = begun
         self._forget_old(begun.begun_s)
 
     def end(self, upload: str) -> None:
-        """The name has appeared, or never will."""
+        """Forget a name that is visible now, or never will be."""
         begun = self._begun.pop(upload, None)
         if begun is None:
             return
@@ -78,27 +78,29 @@ class BegunNames:
             del self._at[begun.path]
 
     def missed(self, upload: str, waited_s: float) -> None:
-        """Its body did not come in this time: it is not waited for as long again, though it may still come."""
+        """Note that the body did not arrive in this time. It is not waited for as long again, but may still
+        arrive.
+        """
         if upload in self._begun:
             self._missing[upload] = max(waited_s, self._missing.get(upload, 0.0))
 
     def is_awaited(self, upload: str, wait_s: float) -> bool:
-        """Return whether it is worth waiting for the body for so long."""
+        """Return whether it is worth waiting this long for the body."""
         return self._missing.get(upload, 0.0) < wait_s
 
     def at(self, now_s: float, path: Components) -> list[BegunName]:
-        """Those of exactly this name."""
+        """Return the files that were begun at exactly this path."""
         there = self._at.get(path)
         return [] if there is None else self._fresh(now_s, there.values())
 
     def listed(self, now_s: float, path: Components) -> list[BegunName]:
-        """Return the begun files at this path and directly below it."""
+        """Return the files that were begun at this path and directly below it."""
         depth = len(path)
         found = (one for one in self._begun.values() if one.path[:depth] == path and len(one.path) <= depth + 1)
         return self._fresh(now_s, found)
 
     def within(self, now_s: float, path: Components) -> list[BegunName]:
-        """Those of this name, and of names below it."""
+        """Return the files that were begun at this path and anywhere below it."""
         depth = len(path)
         return self._fresh(now_s, (one for one in self._begun.values() if one.path[:depth] == path))
 
@@ -114,7 +116,7 @@ class BegunNames:
 
 
 class UnderConstruction:
-    """Has gateways show what they write, for operations that would meet it. Used from one event loop only."""
+    """Has gateways publish their files for operations that meet them. Used from one event loop only."""
 
     def __init__(
         self, links: DatanodeSender, leases: Leases, monotonic: Callable[[], float], wait: Wait = wait_on_loop
@@ -129,30 +131,30 @@ class UnderConstruction:
         return len(self._names)
 
     def begin(self, path: NamespacePath, upload: str, node: NodeId) -> None:
-        """A body for this name will come to a datanode."""
+        """Remember that a datanode will receive the body of this name."""
         self._names.begin(BegunName(path.components, upload, node, self._monotonic()))
 
     def end(self, upload: str) -> None:
-        """The name has appeared, or its writer was refused."""
+        """Forget a name that is visible, or whose writer was refused."""
         self._names.end(upload)
 
     def give_up(self, path: NamespacePath, nodes: frozenset[NodeId]) -> None:
-        """A client begins this name anew: it has not reached these datanodes."""
+        """Forget an attempt of a client that begins the name anew because it could not reach these datanodes."""
         if nodes:
             for one in self._names.at(self._monotonic(), path.components):
                 if one.node in nodes:
                     self._names.end(one.upload)
 
     def settle(self, *paths: NamespacePath) -> Awaitable[None]:
-        """Before an operation on these names: whoever writes one of them has it shown, as in HDFS."""
+        """Before an operation on these names: have their writers' gateways publish them, as in HDFS."""
         return self._settle(self._names.at, *paths)
 
     def settle_listing(self, directory: NamespacePath) -> Awaitable[None]:
-        """Before the names in a directory, or one that is a file's, are looked at."""
+        """Before a listing: have the gateways publish the names in a directory, or the file at this path."""
         return self._settle(self._names.listed, directory)
 
     def settle_trees(self, *paths: NamespacePath) -> Awaitable[None]:
-        """Before something is done with all that is below these names, or with them."""
+        """Before an operation on whole trees: have the gateways publish all names at and below these paths."""
         return self._settle(self._names.within, *paths)
 
     def _settle(
@@ -164,7 +166,7 @@ class UnderConstruction:
         return self._show([one for path in paths for one in find(now_s, path.components)], *paths)
 
     async def flush(self, inode: InodeId) -> bool:
-        """Before a file is read: have what has come of its body flushed. Return whether somebody was asked."""
+        """Before a read: have the gateway flush what it has of the body. Return whether a gateway was asked."""
         upload = self._leases.upload_of(inode)
         if upload is None:
             return False
@@ -176,7 +178,7 @@ class UnderConstruction:
         return self._leases.upload_of(inode) is not None
 
     async def _show(self, begun: Sequence[BegunName], *named: NamespacePath) -> None:
-        """A body is waited for if its file is looked for by name; with others of a directory, hardly."""
+        """Have files published. Wait for a body if its file is looked for by name, and only briefly for others."""
         names = {path.components for path in named}
         wanted: dict[tuple[NodeId, float], list[str]] = {}
         for one in begun:
@@ -187,7 +189,7 @@ class UnderConstruction:
             await self._ask(wanted)
 
     async def _ask(self, wanted: dict[tuple[NodeId, float], list[str]]) -> None:
-        """Ask gateways, each to wait for so long; one that is away or does not answer in time shows nothing."""
+        """Ask gateways, and wait this long for each. A gateway that does not answer in time publishes nothing."""
         tickets = []
         for (node, wait_s), uploads in wanted.items():
             tickets.append(ticket := Ticket())

@@ -1,7 +1,7 @@
-"""Who looks at what belongs to several users, and what they see of others' (decision 65).
+"""Who looks at things of several users, and what it sees of others' (decision 65).
 
-A user sees his own, a superuser sees everything. Where names are believed everybody does: to hide from a name what
-another name shows would protect nothing.
+A user sees its own things, a superuser sees everything. If user names are believed, everybody sees everything:
+hiding would protect nothing.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 
 class Viewer(NamedTuple):
-    """Who looks; `sees_all` for superusers, and where names are believed."""
+    """A user who looks. `sees_all` is True for superusers, and if user names are believed."""
 
     user: str
     sees_all: bool
 
     def sees(self, owner: str) -> bool:
-        """Return whether things of this owner are shown."""
+        """Return whether the viewer sees things of this owner."""
         return self.sees_all or owner == self.user

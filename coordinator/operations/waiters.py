@@ -1,4 +1,4 @@
-"""Questions of HTTP clients that are held until there is something to answer, or their patience ends."""
+"""HTTP requests that are held until there is an answer, or their time is over."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from peacefs.runtime.effects import Ticket
 
-#: Waits until a ticket is fired, or so many seconds are over.
+#: Waits until a ticket is fired, or this many seconds have passed.
 Wait = Callable[[Ticket, float], Awaitable[None]]
 
 
@@ -30,14 +30,14 @@ async def wait_on_loop(ticket: Ticket, wait_s: float) -> None:
 
 
 class Waiters:
-    """Hold questions by name. Used from one event loop only."""
+    """Holds requests by name. Used from one event loop only."""
 
     def __init__(self, wait: Wait) -> None:
         self._wait = wait
         self._waiting: dict[str, list[Ticket]] = {}
 
     async def wait(self, name: str, wait_s: float) -> None:
-        """Return when `name` is woken, or when `wait_s` is over."""
+        """Return when `name` is woken, or after `wait_s`."""
         ticket = Ticket()
         waiting = self._waiting.setdefault(name, [])
         waiting.append(ticket)
@@ -49,6 +49,6 @@ class Waiters:
                 del self._waiting[name]
 
     def wake(self, name: str) -> None:
-        """There is something for `name`; nothing happens where nobody waits."""
+        """Wake the requests for `name`, if there are any."""
         for ticket in self._waiting.get(name, ()):
             ticket.fire()

@@ -1,4 +1,4 @@
-"""Writing files: placing chunks, and publishing what was written, in one commit."""
+"""Write files: place chunks, and publish what was written in one commit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ from .context import OperationContext
 from .placement import ChunkPlacer, check_room
 from .write_grants import WriteGrantService
 
-# A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
+# Seconds for which a completion waits until a datanode with a receipt registers with a coordinator that has
+# restarted.
 receipt_holder_timeout_s: Final = 20.0
 
 log = logging.getLogger("peacefs.coordinator")
@@ -65,18 +66,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CreateTicket:
-    """The address to send the data to: the first chunk's head over HTTP, with all that it needs."""
+    """The address to send the data to: for HTTP, the first chunk's head and all that it needs."""
 
     http_host: str
     http_port: int
     token: str
     allocated: Allocated
-    #: The block size that the file gets.
+    #: The block size of the file.
     block_bytes: int
 
 
 class WriteOperations:
-    """Commits nothing before the completion; until then a file is a token in its writer's hands."""
+    """Writes files. Commits nothing before the completion; until then a file exists only as its writer's token."""
 
     def __init__(
         self,
@@ -102,9 +103,9 @@ class WriteOperations:
     ) -> CreateTicket:
         """Place the first chunk and sign all that the completion needs. Commit nothing.
 
-        `exclude` are datanodes that failed, as clients of WebHDFS call them, `failed` as our own do. `abandoned`
-        was placed ahead for the same request and will not be written. With `is_shown` others than the writer may
-        come to have the first chunk, for it goes into a URL.
+        `exclude` lists failed datanodes by the names that clients of WebHDFS use, `failed` by our own ids.
+        `abandoned` is a chunk that was placed for the same request and will not be written. With `is_shown`,
+        others than the writer may get the first chunk, because it becomes part of a URL.
         """
         if abandoned is not None:
             self._ctx.perform(self._ctx.core.abandon([abandoned], writer_with(file.request_id)))
@@ -120,9 +121,9 @@ class WriteOperations:
             self._check_not_under_construction(path, file.user)
         replaces = namespace.check_create(self._ctx.reader, path, file)
         await self._ctx.until_ready()
-        # A stock client sends none; the datanode may still have to repeat the completion.
+        # A stock client sends no request id, but the datanode may have to repeat the completion.
         file = file if file.request_id else replace(file, request_id=new_request_id())
-        # A file that replaces another does so at its end, at once; until then the other is there.
+        # A file that replaces another does so when it is completed. Until then the other file stays.
         may_appear = is_shown and not replaces
         token = FileWrite(self._ctx.wall_clock() + write_token_lifetime_s, file, client_host or "", may_appear)
         allocated, head = self._placer.place(
@@ -139,7 +140,7 @@ class WriteOperations:
         )
 
     def _check_not_under_construction(self, path: NamespacePath, user: str) -> None:
-        """Raise AlreadyBeingCreated, as HDFS does, where somebody is writing a file of this name."""
+        """Raise AlreadyBeingCreated, as HDFS does, if somebody is writing a file of this name."""
         way = follow(self._ctx.reader, path)
         if way.is_whole and way.deepest.kind is InodeKind.FILE:
             recorded = self._ctx.reader.lease(way.last)
@@ -147,7 +148,7 @@ class WriteOperations:
             self._ctx.leases.check_free(self._ctx.monotonic(), way.last, recorded, "", what)
 
     async def allocate(self, wanted: AllocateChunk, writer_host: str | None) -> Allocated:
-        """A further chunk for a file being written, or one in place of a chunk whose pipeline failed."""
+        """Place the next chunk of a file, or a substitute for a chunk whose pipeline failed."""
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         if isinstance(token, FileLease):
             self._append.renew_lease(token)
@@ -160,7 +161,7 @@ class WriteOperations:
         return allocated
 
     async def keep(self, wanted: KeepChunks) -> Done:
-        """A writer still holds chunks that are part of no file yet. Raises AccessDenied, BadRequest."""
+        """Keep chunks of a writer that belong to no file yet. Raises AccessDenied, BadRequest."""
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         if len(wanted.chunks) > kept_chunks_per_call:
             raise BadRequest(f"one call keeps {kept_chunks_per_call} chunks at most, not {len(wanted.chunks)}")
@@ -169,7 +170,7 @@ class WriteOperations:
         return Done()
 
     async def complete(self, wanted: CompleteFile, writer_host: str | None) -> Completed:
-        """Creates the name and publishes the file, or extends the one that is there, in one commit."""
+        """Create the name and publish the file, or extend the existing file, in one commit."""
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         check_request_id(wanted.ahead)
         await self._verify(wanted.chunks)
@@ -190,7 +191,7 @@ class WriteOperations:
         return self._completed(publication, wanted.chunks, writer, token.replication, wanted.ahead, writer_host)
 
     async def create_empty(self, file: NewFile) -> Completed:
-        """`create` and `complete` in one, for a file without data: there is nothing to place and to wait for."""
+        """Create and complete a file without data in one call."""
         if not file.request_id:
             raise BadRequest("an empty file is published at once under the id of its request, and has none")
         path = changeable_path(file.path)
@@ -206,7 +207,7 @@ class WriteOperations:
         return Completed(publication.length)
 
     async def publish(self, wanted: PublishFile, writer_host: str | None) -> Completed:
-        """`create` and `complete` in one, for a file of one chunk that was preallocated for this request."""
+        """Create and complete a file of one chunk that was preallocated for this request, in one call."""
         file, chunks = wanted.file, [wanted.chunk]
         if not file.request_id:
             raise BadRequest("a file is published at once under the request id that its chunk was placed for")
@@ -240,7 +241,7 @@ class WriteOperations:
         return Completed(publication.length, placed)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None, link: NodeId | None = None) -> Flushed:
-        """Publish as `complete` does, while the writer, a gateway of `link`, goes on as the lease's holder."""
+        """Publish as `complete` does; the writer, a gateway of `link`, goes on as the holder of the lease."""
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         await self._verify(wanted.chunks)
         with self._publishing(writer_of(token), wanted.chunks):
@@ -255,7 +256,7 @@ class WriteOperations:
         try:
             allocated, _head = self._placer.place(token.replication, writer_host, frozenset(), writer_of(lease))
         except NoDatanodes:
-            # The flushed bytes are safe all the same; the writer asks for a chunk when it has more.
+            # The flushed bytes are safe anyhow. The writer asks for a chunk when it has more data.
             return Flushed(renewed, publication.length)
         return Flushed(renewed, publication.length, allocated)
 
@@ -264,7 +265,7 @@ class WriteOperations:
     ) -> T:
         """Publish the file of a token.
 
-        If it is refused because the body was sent again, publish `_file_of_resent_body`.
+        If that is refused because the client sent the body again, publish `_file_of_resent_body`.
         """
         try:
             return await publish(token.file)
@@ -275,10 +276,10 @@ class WriteOperations:
             return await publish(file)
 
     def _file_of_resent_body(self, token: FileWrite, chunks: Sequence[WrittenChunk]) -> NewFile | None:
-        """Return the file of a body that was sent to the URL of one that has come already, in part or whole.
+        """Return the file of a body that was sent to the URL of one that has arrived already, in part or whole.
 
-        It ends as in HDFS a CREATE that a datanode is sent again: as that of another creator, who may replace what
-        is there with `overwrite` alone. None for any other. Raises AlreadyBeingCreated, FileAlreadyExists.
+        As in HDFS, it counts as another creator's file and may replace the first only with `overwrite`. Return
+        None for other bodies. Raises AlreadyBeingCreated, FileAlreadyExists.
         """
         if not token.may_appear:
             return None
@@ -316,9 +317,9 @@ class WriteOperations:
 
     @contextmanager
     def _publishing(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
-        """Announce verified chunks to readers, who may see their commit before it is taken in.
+        """Announce verified chunks to readers, which may see the commit before this process has handled it.
 
-        What is refused for good is abandoned for the writer: nothing else would ever be made of it.
+        If the commit is refused for good, abandon the chunks: nobody else would use them.
         """
         chunks, cluster = [chunk.chunk for chunk in written], self._ctx.cluster
         try:
@@ -330,7 +331,7 @@ class WriteOperations:
             raise
 
     def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
-        """The file was published by an earlier body; what a repeated one was written to is nobody's."""
+        """Give up the chunks of a repeated body, because an earlier body has published the file."""
         spare = [each.chunk for each in written if self._ctx.reader.chunk(each.chunk) is None]
         if spare:
             self._ctx.perform(self._ctx.core.abandon(spare, writer))
@@ -349,10 +350,10 @@ class WriteOperations:
             await self._find_again(of_earlier_epochs)
 
     async def _until_known(self, chunks: Sequence[WrittenChunk]) -> None:
-        """Wait until a datanode that gave a receipt for each chunk has registered with this coordinator.
+        """Wait until a datanode with a receipt for each chunk has registered with this coordinator.
 
-        After a restart a writer may come before its datanodes do, and no name may be seen before it can be read.
-        Raises ServiceUnready.
+        After a restart a writer may arrive before its datanodes, and a file must not be visible before it can be
+        read. Raises ServiceUnready.
         """
         members, deadline_s = self._ctx.cluster.members, self._ctx.monotonic() + receipt_holder_timeout_s
         for chunk in chunks:
@@ -363,7 +364,8 @@ class WriteOperations:
                 await self._ctx.sleep(heartbeat_interval_s / 4)
 
     async def _find_again(self, chunks: Sequence[ChunkId]) -> None:
-        """Wait until datanodes show these chunks: what a coordinator before a restore deleted is not on record.
+        """Wait until datanodes report these chunks. A coordinator that was restored may not know that it deleted
+        them.
 
         Raises ChunkUnavailable.
         """
@@ -384,7 +386,7 @@ class WriteOperations:
             log.warning("%s was written to %d of %d replicas; repair follows", path, fewest, replication)
 
     def _publish(self, tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]) -> namespace.Publication:
-        """The caller's rights are looked at again: what the path leads through may be another's by now."""
+        """Publish a file. Check the caller's rights again, because directories on the path may have changed."""
         caller = self._ctx.caller(file.user)
         if not caller.is_superuser and tx.answer(file.request_id) is None:
             access_checks.check_create(tx, parse_path(file.path), caller, file.overwrite)
@@ -392,6 +394,6 @@ class WriteOperations:
 
 
 def _with_defaults(file: NewFile, path: NamespacePath) -> NewFile:
-    """Return the file under its normalised path, with the cluster's defaults where it names none."""
+    """Return the file with its normalised path and the cluster's defaults."""
     replication, block_bytes = checked_replication(file.replication, path), possible_block_bytes(file.block_bytes)
     return replace(file, path=str(path), replication=replication, block_bytes=block_bytes)

@@ -1,7 +1,7 @@
-"""The service of write grants: messages of writers and datanodes in, signed grants and questions out.
+"""Write grants: messages of writers and datanodes come in, signed grants and questions go out.
 
-Whoever asks over a datanode's link is told of a later grant over it; who asks by HTTP has the question held for
-a moment, and asks again.
+A caller over a datanode's link gets a later grant over the link. A request over HTTP is held for a moment, and the
+caller asks again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class WriteGrantService:
-    """Belongs to the event loop."""
+    """Grants writes. Used from one event loop."""
 
     def __init__(self, context: OperationContext, appending: AppendOperations) -> None:
         self._ctx = context
@@ -39,7 +39,7 @@ class WriteGrantService:
     # -- writers -----------------------------------------------------------------------------------
 
     async def state(self, wanted: StateWriteSet, link: NodeId | None, writer_host: str | None) -> Scheduled:
-        """A writer states what it has to write.
+        """Take a writer's statement of what it has to write.
 
         Raises AccessDenied, LeaseExpired, BadRequest, NoDatanodes for what can never be granted, Overloaded.
         """
@@ -89,7 +89,7 @@ class WriteGrantService:
         )
 
     def _datanode_at(self, host: str | None, write_set: str) -> NodeId | None:
-        """The datanode on a writer's host; where there are several, one of them for each set."""
+        """Return the datanode on a writer's host. If there are several, each set gets one of them."""
         there = [node.id for node in self._ctx.cluster.members.in_service() if node.registration.data_host == host]
         return there[crc32(write_set.encode()) % len(there)] if there else None
 
@@ -101,23 +101,23 @@ class WriteGrantService:
     # -- datanodes ---------------------------------------------------------------------------------
 
     def ended(self, node: NodeId, ended: StreamEnded) -> Done:
-        """The first node of a pipeline is done with a chunk."""
+        """Note that the first node of a pipeline is done with a chunk."""
         self._ctx.perform(self._ctx.core.stream_ended(self._ctx.monotonic(), node, ended))
         return Done()
 
     def found(self, node: NodeId, answer: StreamsFound) -> Done:
-        """A datanode answers a question."""
+        """Take a datanode's answer to a question."""
         self._ctx.perform(self._ctx.core.streams_found(self._ctx.monotonic(), node, answer))
         return Done()
 
     # -- operators ---------------------------------------------------------------------------------
 
     def now_s(self) -> float:
-        """The clock by which grants are timed."""
+        """The time in seconds by which grants are timed."""
         return self._ctx.monotonic()
 
     def change_policy(self, name: str) -> None:
-        """Raises BadRequest, Unsupported."""
+        """Change the scheduler's policy. Raises BadRequest, Unsupported."""
         before = self.scheduling.policy_name
         self._ctx.perform(self._ctx.core.change_policy(self._ctx.monotonic(), name))
         log.info("the scheduling policy is %s now, it was %s", name, before)

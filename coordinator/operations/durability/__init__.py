@@ -1,1 +1,1 @@
-"""Commits of changes, and answers that wait until what they depend on is durable."""
+"""Commits of changes, and answers that wait until the changes that they depend on are durable."""

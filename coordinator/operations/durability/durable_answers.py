@@ -1,8 +1,8 @@
 """Delays answers until the metadata that they were made from is durable.
 
-A request may read rows that another request has changed and not yet made durable. So a request's coroutine is run
-step by step, from one wait to the next. No other request runs within a step, so `Rows.ahead` after the step is the
-last entry of the log whose changes the step has read.
+A request may read rows that another request changed and that are not durable yet. So a request's coroutine runs
+step by step, from one wait to the next. No other request runs during a step. So after a step, `Rows.ahead` is the
+last log entry whose changes the step has read.
 """
 
 from __future__ import annotations
