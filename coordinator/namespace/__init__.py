@@ -1,4 +1,4 @@
-"""HDFS's answers: synchronous functions of a transaction, a request and now.
+"""HDFS's outcomes, as synchronous functions of a transaction, a request and the time.
 
-Begin with `operations.py`. Loads what it needs by index; knows no wire, no event loop and no datanode.
+Begin with `operations.py`. This package looks rows up by index. It knows no wire format, event loop or datanode.
 """

@@ -41,7 +41,7 @@ from .snapshots import snapshotted_directory
 
 
 class _Passed(NamedTuple):
-    """The inodes of a path, as far as it exists, the root's first; the caller may pass through all of them."""
+    """The inodes of a path, as far as it exists, the root's first. The caller may pass through all of them."""
 
     path: NamespacePath
     inodes: list[Inode]
@@ -54,12 +54,12 @@ class _Passed(NamedTuple):
 
     @property
     def parent(self) -> Inode | None:
-        """The directory that holds, or would hold, what the path names; None for the root's and a missing one."""
+        """The directory of the path's last name; None for the root and for a missing directory."""
         depth = len(self.path.components)
         return self.inodes[depth - 1] if 0 < depth <= len(self.inodes) else None
 
     def need(self, access: Access, depth: int) -> None:
-        """On the inode of the first `depth` components."""
+        """Require access to the inode of the first `depth` components."""
         if not self.caller.may(self.inodes[depth], access):
             raise refusal(self.caller, access, self.path.ancestor(depth), self.inodes[depth])
 
@@ -68,12 +68,12 @@ class _Passed(NamedTuple):
             self.need(access, len(self.path.components))
 
     def need_on_deepest_parent(self, access: Access) -> None:
-        """On the deepest directory above the path that exists."""
+        """Require access to the deepest existing directory above the path."""
         if self.path.components:
             self.need(access, min(len(self.inodes), len(self.path.components)) - 1)
 
     def require_removal_rights(self) -> None:
-        """Write access to the parent, and no sticky bit in the way."""
+        """Require write access to the parent, and no sticky bit that forbids the removal."""
         if self.parent is None:
             return
         depth = len(self.path.components)
@@ -85,7 +85,7 @@ class _Passed(NamedTuple):
 def _pass(
     reader: Reader, path: NamespacePath, caller: Principal, through_file: type[PeacefsError] = PathThroughFile
 ) -> _Passed | None:
-    """Follow a path, with the right to pass through each directory on it; return None for a superuser.
+    """Follow a path, checking the right to pass through each directory; return None for a superuser.
 
     Raises `through_file` if the path leads through a file.
     """
@@ -100,19 +100,19 @@ def _pass(
 
 
 def check_pass(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """For what needs no more than to get there."""
+    """Check an operation that only needs to reach the path."""
     _pass(reader, path, caller)
 
 
 def check_way_to_snapshots(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """For a path into the snapshots of a directory: to get there, and into it."""
+    """Check that the caller may reach the directory of a snapshot path, and enter it."""
     directory = snapshotted_directory(path)
     if directory is not None and (passed := _pass(reader, directory, caller)):
         passed.need_on_target(Access.EXECUTE)
 
 
 def check_access(reader: Reader, path: NamespacePath, caller: Principal, access: Access) -> None:
-    """For what is done to the inode itself."""
+    """Check access to the inode at the path."""
     if passed := _pass(reader, path, caller):
         passed.need_on_target(access)
 
@@ -127,7 +127,10 @@ def may_write(reader: Reader, path: NamespacePath, caller: Principal) -> bool:
 
 
 def check_open_file(reader: Reader, inode: InodeId, caller: Principal) -> None:
-    """To read on in a file that was opened: as its name is now. In a deleted tree only its own rights count."""
+    """Check that the caller may go on reading a file, by its present name.
+
+    In a deleted tree, only the file's own permission counts.
+    """
     if caller.is_superuser:
         return
     entries = reader.ancestors(inode)
@@ -138,35 +141,25 @@ def check_open_file(reader: Reader, inode: InodeId, caller: Principal) -> None:
         raise refusal(caller, Access.READ, path, found)
 
 
-def check_open(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """Check that the caller may read a file.
+def check_file(reader: Reader, path: NamespacePath, caller: Principal, access: Access) -> None:
+    """Check access to a file.
 
-    For a directory only the way to it is checked; the operation then refuses it.
+    For a directory, only check that the caller may reach it; the operation then refuses it.
     """
     passed = _pass(reader, path, caller)
     if passed and passed.target and passed.target.kind is InodeKind.FILE:
-        passed.need_on_target(Access.READ)
-
-
-def check_append(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """Check that the caller may write a file.
-
-    For a directory only the way to it is checked; the operation then refuses it.
-    """
-    passed = _pass(reader, path, caller)
-    if passed and passed.target and passed.target.kind is InodeKind.FILE:
-        passed.need_on_target(Access.WRITE)
+        passed.need_on_target(access)
 
 
 def check_list(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """To list a directory takes reading and entering it; to list a file, only getting there."""
+    """Check that the caller may read and enter a directory; for a file, only that it may reach the file."""
     passed = _pass(reader, path, caller)
     if passed and passed.target and passed.target.kind is InodeKind.DIRECTORY:
         passed.need_on_target(Access.READ | Access.EXECUTE)
 
 
 def check_create(reader: Reader, path: NamespacePath, caller: Principal, overwrite: bool) -> None:
-    """A new name takes writing the deepest directory that is there; to overwrite takes writing the file too."""
+    """Check write access to the deepest existing directory and, if the file exists, to the file."""
     passed = _pass(reader, path, caller, ParentNotDirectory)
     if passed is None:
         return
@@ -176,7 +169,7 @@ def check_create(reader: Reader, path: NamespacePath, caller: Principal, overwri
 
 
 def check_mkdirs(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """Writing the deepest directory that is there, unless all of the path is."""
+    """Check write access to the deepest existing directory, unless the whole path exists."""
     passed = _pass(reader, path, caller, ParentNotDirectory)
     if passed and passed.target is None:
         passed.need_on_deepest_parent(Access.WRITE)
@@ -191,7 +184,7 @@ def check_delete(reader: Reader, path: NamespacePath, caller: Principal) -> None
 def check_rename(
     reader: Reader, source: NamespacePath, target: NamespacePath, caller: Principal, mode: RenameMode
 ) -> None:
-    """Check the rights to remove the source, to write where it goes, and to remove what it replaces."""
+    """Check the rights to remove the source, to write the target's directory, and to remove what is replaced."""
     passed = _pass(reader, source, caller)
     if passed is None:
         return
@@ -199,7 +192,7 @@ def check_rename(
     assert onto is not None
     passed.require_removal_rights()
     if mode is RenameMode.LEGACY and onto.target and onto.target.kind is InodeKind.DIRECTORY and source.name:
-        # It moves into that directory.
+        # The target is this directory, so the source moves into it.
         onto = _pass(reader, target.child(source.name), caller, ParentNotDirectory)
         assert onto is not None
     onto.need_on_deepest_parent(Access.WRITE)
@@ -210,7 +203,7 @@ def check_rename(
 def check_concat(
     reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath], caller: Principal
 ) -> None:
-    """Writing the target; reading the sources, and removing them, for they go."""
+    """Check write access to the target, and the rights to read and remove the sources."""
     check_access(reader, target, caller, Access.WRITE)
     for source in sources:
         check_access(reader, source, caller, Access.READ)
@@ -218,7 +211,7 @@ def check_concat(
 
 
 def check_owner(reader: Reader, path: NamespacePath, caller: Principal) -> None:
-    """For what only the owner, and a superuser, may do."""
+    """Check that the caller is the owner or a superuser."""
     passed = _pass(reader, path, caller)
     if passed and passed.target:
         _need_owner(passed, passed.target)
@@ -232,7 +225,7 @@ def _need_owner(passed: _Passed, target: Inode) -> None:
 def check_set_owner(
     reader: Reader, path: NamespacePath, caller: Principal, owner: str | None, group: str | None
 ) -> None:
-    """An owner may give the inode to a group that he is in; only a superuser gives it to another user."""
+    """Check a change of owner or group: owners may choose among their groups, superusers may do both."""
     passed = _pass(reader, path, caller)
     if passed is None or passed.target is None:
         return
@@ -249,17 +242,17 @@ def check_summary(reader: Reader, path: NamespacePath, caller: Principal) -> Gen
 
 
 def check_below(reader: Reader, path: NamespacePath, caller: Principal) -> Generator[None, None, None]:
-    """Check in the steps of `check_summary` that all that lies below may be deleted.
+    """Check in the steps of `check_summary` that everything below the path may be deleted.
 
-    It is too much for the transaction that deletes, which looks at what has changed since: `check_below_again`.
+    The deleting transaction cannot check a large tree. It calls `check_below_again` for the changes made since.
     """
     yield from _check_directories(reader, path, caller, ALL_ACCESS, empty_too=False)
 
 
 def check_below_again(tx: Transaction, path: NamespacePath, caller: Principal, since_tx: int) -> bool:
-    """Return whether the changes since `check_below` began leave it true; if not, it has to look again.
+    """Return False if too much has changed since `check_below` began, so that it must run again.
 
-    Raises AccessDenied for what has come to lie below, or changed there, and may not be deleted.
+    Raises AccessDenied for a new or changed entry that the caller may not delete.
     """
     if caller.is_superuser:
         return True
@@ -273,7 +266,7 @@ def check_below_again(tx: Transaction, path: NamespacePath, caller: Principal, s
     on_the_way = set(top.inodes)
     for change in changes:
         if change.moved and change.child in on_the_way:
-            # The path leads to another tree than the one that was looked at.
+            # The path leads to another tree than the one that was checked.
             return False
         if not _lies_in(tx, change.inode, top.last, seen):
             continue
@@ -296,7 +289,7 @@ def _check_changed(tx: Transaction, number: InodeId, child: InodeId | None, call
     if inode.kind is InodeKind.DIRECTORY and tx.has_children(number) and not caller.may(inode, ALL_ACCESS):
         raise refusal(caller, ALL_ACCESS, where, inode)
     if child is None and where.components:
-        # It may itself be kept by its directory's sticky bit.
+        # The sticky bit of its directory may protect the entry itself.
         above = tx.ancestors(number)[-1][0]
         directory, removed, shown = existing_inode(tx, above), inode, where
     else:

@@ -1,8 +1,9 @@
 """The rules of HDFS's ACLs. Pure: permissions and entries in, permissions and entries out.
 
-Whatever has no ACL has a logical one all the same: owner, group and others, of its permission. Of an ACL that says
-more, owner and others are in the permission, and the mask is in the place of the group there, so that who changes
-the permission changes the mask. The rest, with the group's own entry among it, is kept as text: what is `stored`.
+Every inode has a logical ACL: without stored entries it consists of the permission's owner, group and others. If
+it has more entries, the permission still holds owner and others, and the mask takes the place of the group, so
+that a change of the permission changes the mask. The other entries, the group's own among them, are kept as text
+(`stored`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Acl = Sequence[AclEntry]
 
 
 class Stored(NamedTuple):
-    """An ACL as it is stored: the permission, and the text of what goes beyond it."""
+    """An ACL as it is stored: the permission, and the other entries as text."""
 
     permission: int
     acl: str
@@ -32,17 +33,18 @@ class Stored(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def stored_entries(acl: str) -> tuple[AclEntry, ...]:
-    """Those that are kept beside the permission, in their order. Many inodes have the same."""
+    """Parse the entries that are stored beside the permission. Cached, because many inodes have the same."""
     return tuple(parse_acl(acl))
 
 
 def allows(
     permission: int, acl: str, user: str, groups: frozenset[str], owner: str, group: str, wanted: int
 ) -> bool:
-    """Return whether a caller who is no superuser may do what the bits of `wanted` say.
+    """Return whether a caller who is no superuser has the access `wanted`.
 
-    The owner has the owner's rights alone. Of the rest, the user's own entry counts; without one, any entry of his
-    groups that grants it; and for whom there is none, those of others. The mask limits the named and the groups.
+    The owner has only the owner's rights. For others, the entry that names the user decides; without one, any
+    entry of the user's groups that grants the access; without those, the rights of others. The mask limits named
+    entries and groups.
     """
     if user == owner:
         return wanted & permission >> 6 == wanted
@@ -64,11 +66,11 @@ def allows(
     return not is_named and wanted & permission == wanted
 
 
-# -- between what is kept and what is logical ----------------------------------------------------------
+# -- between stored and logical form -------------------------------------------------------------------
 
 
 def logical(permission: int, acl: str) -> list[AclEntry]:
-    """All entries, in their order."""
+    """Return all entries, in order."""
     entries = stored_entries(acl)
     access = [entry for entry in entries if entry.scope is Scope.ACCESS]
     owner, group, other = (permission >> shift & 7 for shift in (6, 3, 0))
@@ -78,7 +80,7 @@ def logical(permission: int, acl: str) -> list[AclEntry]:
 
 
 def stored(entries: Acl, permission: int, *, is_directory: bool) -> Stored:
-    """Keep a whole ACL; of the permission so far the sticky bit stays. Raises InvalidAcl: no file has defaults."""
+    """Store a whole ACL, and keep the sticky bit. Raises InvalidAcl for a file with default entries."""
     access = [entry for entry in entries if entry.scope is Scope.ACCESS]
     default = [entry for entry in entries if entry.scope is Scope.DEFAULT]
     if default and not is_directory:
@@ -90,15 +92,15 @@ def stored(entries: Acl, permission: int, *, is_directory: bool) -> Stored:
 
 
 def removed(permission: int, acl: str) -> Stored:
-    """Without its ACL: the group has what the group's own entry gave it, without the mask."""
+    """Return the permission without an ACL: the group gets the rights of its own entry, without the mask."""
     own = [entry for entry in stored_entries(acl) if entry.key == (Scope.ACCESS, EntryType.GROUP, "")]
     return Stored(permission & ~0o070 | own[0].permission << 3 if own else permission, "")
 
 
 def inherited(parent_acl: str, masked: int, unmasked: int | None, *, is_directory: bool) -> Stored:
-    """Inherit a directory's default ACL, limited by the mode that is asked for.
+    """Inherit a directory's default ACL, limited by the requested permission.
 
-    That mode is `unmasked` where the client says what it is before its own mask, as in HDFS since 3.0.
+    The limit is `unmasked` if the client sent its permission before applying its mask, as in HDFS since 3.0.
     """
     if not parent_acl:
         return Stored(masked, "")
@@ -124,7 +126,7 @@ def inherited(parent_acl: str, masked: int, unmasked: int | None, *, is_director
 
 
 def modify(existing: Acl, spec: Acl) -> list[AclEntry]:
-    """Add entries, or replace those that are there. Raises InvalidAcl, as all changes do."""
+    """Add entries, or replace existing ones. Raises InvalidAcl, as all changes do."""
     wanted = _by_key(spec)
     change = _Change()
     for entry in existing:
@@ -140,7 +142,7 @@ def modify(existing: Acl, spec: Acl) -> list[AclEntry]:
 
 
 def remove(existing: Acl, spec: Acl) -> list[AclEntry]:
-    """Remove entries; one that is not there is fine."""
+    """Remove entries. Ignore entries that do not exist."""
     wanted = _by_key(spec)
     change = _Change()
     for entry in existing:
@@ -157,7 +159,7 @@ def remove_default(existing: Acl) -> list[AclEntry]:
 
 
 def replace(existing: Acl, spec: Acl) -> list[AclEntry]:
-    """Replace the access entries, the default ones, or both, as far as there are such in `spec`."""
+    """Replace the access entries, the default entries, or both, depending on what `spec` has."""
     _by_key(spec)
     change = _Change()
     for entry in spec:
@@ -170,7 +172,7 @@ def replace(existing: Acl, spec: Acl) -> list[AclEntry]:
 
 
 class _Change:
-    """An ACL that is put together; masks are kept apart until it is."""
+    """An ACL under construction. Masks are kept apart until `result`."""
 
     def __init__(self) -> None:
         self._entries: list[AclEntry] = []
@@ -179,19 +181,19 @@ class _Change:
         self._mask_changed: set[Scope] = set()
 
     def keep(self, entry: AclEntry) -> None:
-        """It was there, and stays."""
+        """Keep an existing entry."""
         if entry.type is EntryType.MASK:
             self._masks[entry.scope] = entry
         else:
             self._entries.append(entry)
 
     def take(self, entry: AclEntry) -> None:
-        """It is given."""
+        """Add a requested entry."""
         self._note(entry)
         self.keep(entry)
 
     def drop(self, entry: AclEntry) -> None:
-        """It was there, and goes."""
+        """Remove an existing entry."""
         self._note(entry)
 
     def _note(self, entry: AclEntry) -> None:
@@ -200,13 +202,13 @@ class _Change:
             self._mask_changed.add(entry.scope)
 
     def result(self) -> list[AclEntry]:
-        """The whole ACL, with what HDFS adds to it by itself."""
+        """Return the whole ACL, with the entries that HDFS adds."""
         self._complete_default()
         self._add_masks()
         return _checked(self._entries)
 
     def _complete_default(self) -> None:
-        """A default ACL has the base entries of the access ACL where it has none of its own."""
+        """Copy missing base entries of the default ACL from the access ACL."""
         if not any(entry.scope is Scope.DEFAULT for entry in self._entries):
             return
         there = {entry.key: entry for entry in self._entries}
@@ -216,7 +218,7 @@ class _Change:
                 self._entries.append(access._replace(scope=Scope.DEFAULT))
 
     def _add_masks(self) -> None:
-        """Add a mask where entries have names: the one that is given, or the union of what it would limit."""
+        """Add a mask if there are named entries: the requested one, or the union of what it limits."""
         for scope in sorted({entry.scope for entry in self._entries}):
             of_scope = [entry for entry in self._entries if entry.scope is scope]
             needed = any(entry.name for entry in of_scope)
@@ -239,7 +241,7 @@ def _by_key(spec: Acl) -> dict[tuple[Scope, EntryType, str], AclEntry]:
 
 
 def _checked(entries: Iterable[AclEntry]) -> list[AclEntry]:
-    """In their order. Raises InvalidAcl for what is no ACL."""
+    """Sort the entries. Raises InvalidAcl if they are no valid ACL."""
     acl = sorted(entries, key=lambda entry: entry.key)
     _check_count(acl)
     keys = set()

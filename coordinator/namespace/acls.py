@@ -1,4 +1,4 @@
-"""ACLs of files and directories, changed in a transaction: see `acl_rules` for what they say."""
+"""Changes of the ACLs of files and directories in a transaction; `acl_rules` has their meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .resolution import find_existing
 
 
 def modify_entries(tx: Transaction, path: NamespacePath, spec: Acl) -> None:
-    """Add entries, or replace those that are there. Raises FileNotFound, InvalidAcl."""
+    """Add entries, or replace existing ones. Raises FileNotFound, InvalidAcl."""
     _change(tx, path, lambda existing: acl_rules.modify(existing, spec))
 
 
@@ -41,7 +41,7 @@ def set_acl(tx: Transaction, path: NamespacePath, spec: Acl) -> None:
 
 
 def remove_acl(tx: Transaction, path: NamespacePath) -> None:
-    """Leave the permission alone, without a mask. Raises FileNotFound."""
+    """Remove the ACL. The permission stays, without a mask. Raises FileNotFound."""
     inode = find_existing(tx, path)
     left = acl_rules.removed(inode.permission, inode.acl)
     tx.change_inode(structs.replace(inode, permission=left.permission, acl=left.acl))

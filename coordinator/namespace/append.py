@@ -1,7 +1,7 @@
-"""Extending files: a lease fences off all earlier writers, completion appends chunks, in one commit each.
+"""Extend files: a lease fences off all earlier writers, and a completion appends chunks, in one commit each.
 
-What is appended is chunks of its own: those that are there are sealed. Until it completes, nothing of an append
-can be seen; one that never completes has changed nothing but the lease.
+Appended data gets chunks of its own, because existing chunks are sealed. Nothing of an append is visible before it
+completes. An append that never completes has changed only the lease.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .quotas import charge, check_room, directories_above
 from .resolution import check_writer, find, follow
 from .retry_cache import RequestKey, cache_reply, cached_reply
 
-# A file takes no more by APPEND or CONCAT: its layout has to fit a frame's header.
+# Maximum number of chunks of a file after APPEND or CONCAT: its layout must fit into a frame's header.
 file_chunks_max: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class AppendToComplete:
-    """Chunks for the end of a file; the caller has verified their receipts. `path` is what the writer calls it.
+    """Chunks for the end of a file, with verified receipts. `path` is the writer's name of the file.
 
-    They take the place of the file's last chunks, which are `replaced` and whose bytes they begin with. A writer
-    that goes on keeps its lease.
+    They replace the file's last chunks, `replaced`, with whose bytes they begin. A writer that goes on keeps its
+    lease.
     """
 
     path: str
@@ -47,14 +47,14 @@ class AppendToComplete:
 
 
 def check_append(reader: Reader, path: NamespacePath) -> Inode:
-    """The file. Raises FileNotFound, FileAlreadyExists for a directory, as HDFS does."""
+    """Return the file. Raises FileNotFound; FileAlreadyExists for a directory, as HDFS does."""
     return _file_to_extend(reader, path)
 
 
 def take_lease(tx: Transaction, path: NamespacePath, expected: InodeId, lease: Lease) -> Inode:
-    """Gives a file a lease; whoever had one can complete nothing any more.
+    """Give a file a new lease. The holder of the earlier lease can complete nothing any more.
 
-    Raises as `check_append` does, and LeaseExpired when there is another file at `path` now.
+    Raises as `check_append` does, and LeaseExpired if there is another file at `path` now.
     """
     inode = _file_to_extend(tx, path)
     if inode.inode != expected:
@@ -64,18 +64,17 @@ def take_lease(tx: Transaction, path: NamespacePath, expected: InodeId, lease: L
 
 
 def abandon_lease(tx: Transaction, inode: InodeId, lease: Lease) -> None:
-    """Its holder wants nothing any more. Does nothing if somebody else has it."""
+    """End a lease. Do nothing if somebody else has it."""
     if tx.lease(inode) == lease:
         tx.drop_lease(inode)
 
 
 def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> Publication:
-    """Adds the chunks at the end of the file, whatever it is called now, and ends the lease if the writer is done.
+    """Add the chunks at the end of the file, by whatever name, and end the lease if the writer is done.
 
-    Asked again with the same request id it gives the first answer. Raises FileNotFound when the file, or the tree
-    that it lay in, was deleted, RunSuperseded, LeaseExpired when somebody else has taken the lease, BadRequest for
-    chunks that belong to a file already, and when what is to be replaced is not the file's end, or more than what
-    replaces it.
+    A repeated request id gets the first answer. Raises FileNotFound if the file, or a tree that held it, was
+    deleted; RunSuperseded; LeaseExpired if somebody else has taken the lease; BadRequest for chunks that already
+    belong to a file, or if the replaced chunks are not the file's end, or are longer than what replaces them.
     """
     key = _request_key(wanted)
     if (first := cached_reply(tx, key)) is not None:
@@ -102,9 +101,9 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
 
 
 def lease_published(tx: Transaction, path: NamespacePath, lease: Lease, *, before: bool) -> tuple[InodeId, Lease]:
-    """The lease of a new file for its writer, in the transaction that published it; the inode and that lease.
+    """Give the writer of a new file its lease, in the transaction that published it. Return inode and lease.
 
-    When it was published `before`, the lease that its writer, the same holder, got then. Raises LeaseExpired.
+    If the file was published `before`, return the lease that the same holder got then. Raises LeaseExpired.
     """
     way = find(tx, path)
     if not before:
@@ -117,7 +116,7 @@ def lease_published(tx: Transaction, path: NamespacePath, lease: Lease, *, befor
 
 
 def check_extension(reader: Reader, inode: InodeId, written_bytes: int) -> None:
-    """Before a further chunk of a file that is extended is placed. Raises BytesQuotaExceeded."""
+    """Check the quota before placing another chunk of an extended file. Raises BytesQuotaExceeded."""
     file = reader.inode(inode)
     if file is not None:
         space = (written_bytes + 1) * file.replication
@@ -125,7 +124,7 @@ def check_extension(reader: Reader, inode: InodeId, written_bytes: int) -> None:
 
 
 def check_chunk_count(path: object, chunks: int) -> None:
-    """Raises what HDFS does for a file of too many blocks."""
+    """Raise HDFS's error for a file with too many blocks."""
     if chunks > file_chunks_max:
         raise PeacefsError(
             f"File has reached the limit on maximum number of blocks: {chunks} > {file_chunks_max}: {path}. "
@@ -136,7 +135,7 @@ def check_chunk_count(path: object, chunks: int) -> None:
 def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
     way = follow(reader, path)
     if not way.is_whole:
-        # For a superuser's path through a file too, as in HDFS, which looks for the file first.
+        # For a superuser's path through a file, too: HDFS looks for the file first.
         raise FileNotFound(f"File does not exist: {path}")
     inode = way.deepest
     if inode.kind is InodeKind.DIRECTORY:
@@ -147,7 +146,7 @@ def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
 def _cut_replaced(
     tx: Transaction, inode: Inode, position: int, wanted: AppendToComplete
 ) -> tuple[int, list[ChunkRecord]]:
-    """Return how many bytes of the file were cut, and the chunks that nothing refers to any more."""
+    """Return how many bytes of the file were cut, and the chunks without a reference."""
     if not wanted.replaced:
         return 0, []
     last = tx.references_after(inode.inode, position - 1, len(wanted.replaced)) if position >= 0 else []

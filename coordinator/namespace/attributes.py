@@ -29,8 +29,8 @@ from .paths import NamespacePath
 from .permissions import Access, Principal
 from .resolution import find_existing
 
-# HDFS's own: extended attributes of one file or directory, name and value of one, and the entries of its ACL, and
-# of its default ACL.
+# HDFS's limits: attributes per file or directory, bytes of name and value, entries of an ACL, and of a default
+# ACL.
 attributes_per_inode_max: Final = 32
 attribute_bytes_max: Final = 16 * KIB
 
@@ -49,7 +49,7 @@ class Namespace(Enum):
 
 
 class SetFlag(Enum):
-    """Conditions of setting an attribute: it is new, or it is there."""
+    """Conditions of setting an attribute: that it is new, or that it exists."""
 
     CREATE = "CREATE"
     REPLACE = "REPLACE"
@@ -57,7 +57,7 @@ class SetFlag(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AttributeName:
-    """A name and its namespace; as text, `user.colour`."""
+    """A name and its namespace. As text: `user.colour`."""
 
     namespace: Namespace
     name: str
@@ -67,7 +67,7 @@ class AttributeName:
 
 
 def parse_name(text: str) -> AttributeName:
-    """Raises IllegalChange, in HDFS's words, for a name without a namespace."""
+    """Parse a name. Raises IllegalChange, with HDFS's message, if the namespace is missing."""
     prefix, dot, name = text.partition(".")
     if not dot or prefix.lower() not in {each.value for each in Namespace}:
         raise IllegalChange(_PREFIX_WANTED)
@@ -84,7 +84,10 @@ def set_attribute(
     value: bytes,
     flags: frozenset[SetFlag],
 ) -> None:
-    """Raises AccessDenied, IllegalChange for one too long, PathError for too many or not as the flags say."""
+    """Set an attribute.
+
+    Raises AccessDenied, IllegalChange if it is too long, PathError if there are too many or the flags forbid it.
+    """
     size = len(name.name.encode()) + len(value)
     if size > attribute_bytes_max:
         raise IllegalChange(
@@ -110,7 +113,7 @@ def set_attribute(
 
 
 def remove_attribute(tx: Transaction, path: NamespacePath, caller: Principal, name: AttributeName) -> None:
-    """Raises AccessDenied, FileNotFound, PathError for one that is not there."""
+    """Remove an attribute. Raises AccessDenied, FileNotFound, PathError if it does not exist."""
     check_name(caller, name)
     _check_change(tx, path, caller, name)
     inode = find_existing(tx, path)
@@ -122,7 +125,7 @@ def remove_attribute(tx: Transaction, path: NamespacePath, caller: Principal, na
 def attributes(
     reader: Reader, path: NamespacePath, caller: Principal, names: Sequence[AttributeName] = ()
 ) -> dict[str, bytes]:
-    """Those of these names, or all that the caller may see. Raises AccessDenied, FileNotFound, PathError."""
+    """Return the named attributes, or all visible ones. Raises AccessDenied, FileNotFound, PathError."""
     for name in names:
         check_name(caller, name)
     access_checks.check_access(reader, path, caller, Access.READ)
@@ -136,7 +139,7 @@ def attributes(
 
 
 def check_name(caller: Principal, name: AttributeName) -> None:
-    """Raises AccessDenied for a namespace that is not the caller's to use."""
+    """Raise AccessDenied if the caller may not use the namespace."""
     if not _is_shown(caller, name):
         raise AccessDenied(f"User doesn't have permission for xattr: {name}")
 

@@ -18,9 +18,9 @@ from peacefs.protocol.values.query_runs import without_run
 
 
 def checkpoint_root(path: str) -> str:
-    """The root of an absolute path; the outermost directory below which the rest looks like Spark's layout.
+    """Return the root of an absolute path: the outermost directory below which the rest has Spark's layout.
 
-    The same for all its runs.
+    It is the same for all runs of the root.
     """
     path = without_run(path)
     parts = path.strip("/").split("/")

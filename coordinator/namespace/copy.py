@@ -1,8 +1,8 @@
-"""Copies of files and trees: names are copied, data never. Atomic: the copy is there whole, or not at all.
+"""Copies of files and trees: names are copied, data never. Atomic: a copy appears whole or not at all.
 
-A copy shows the source as it was at one moment, that of its first commit. What does not fit into that commit grows
-in further ones, out of sight, from what a pin holds still; the last gives it its name. Whoever copies needs the
-right to read all of it, in the state that is copied, and to make the target.
+A copy shows the source at the moment of its first commit. If it does not fit into one commit, it grows in later
+commits, without a name, from a pinned state. The last commit gives it its name. The caller needs the right to read
+the whole source, in the copied state, and to make the target.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .snapshots import locate
 
 @dataclass(frozen=True, slots=True)
 class CopyToMake:
-    """Copies belong to the caller and are of now; with `preserve` they keep times and, for a superuser, owners."""
+    """How to copy. Copies belong to the caller; `preserve` keeps times and, for superusers, owners."""
 
     source: NamespacePath
     target: NamespacePath
@@ -40,7 +40,7 @@ class CopyToMake:
     now_ms: int
 
     def keeps(self, attribute: str) -> bool:
-        """Return whether copies keep an extended attribute: a user cannot make what only superusers may set."""
+        """Return whether copies keep an extended attribute: only superusers may set some."""
         return self.caller.is_superuser or attribute.startswith("user.")
 
     @property
@@ -52,20 +52,20 @@ class CopyToMake:
 
 @dataclass(frozen=True, slots=True)
 class TreeCopy:
-    """A copy that grows, in the group of the target's directory. `at_tx` is the state that it shows."""
+    """A growing copy, in the group of the target's directory. `at_tx` is the copied state."""
 
     wanted: CopyToMake
     group: str
     top: InodeId
     growth: Growth
     at_tx: int
-    #: True if a pin keeps that state; otherwise a snapshot does.
+    #: True if a pin keeps this state; otherwise a snapshot does.
     pinned: bool
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
-    """The usage that was copied, and the chunks that need more replicas than before."""
+    """The copied usage, and the chunks that need more replicas than before."""
 
     copied: TreeSummary
     changed: list[ChunkRecord]
@@ -74,10 +74,10 @@ class CopyResult:
 def begin_copy(
     tx: Transaction, wanted: CopyToMake, limit: int = reclaim_entries_per_commit
 ) -> TreeCopy | CopyResult:
-    """Copies what fits into one commit; the result, if that was all. Asked again, gives the first answer.
+    """Copy as much as fits into one commit; return the result if that is all. A repetition gets the first answer.
 
-    Raises FileNotFound, AccessDenied, FileAlreadyExists for a target that exists, IllegalChange for one below the
-    source, BadRequest, PathLimitExceeded, QuotaExceeded.
+    Raises FileNotFound, AccessDenied, FileAlreadyExists for an existing target, IllegalChange for a target below
+    the source, BadRequest, PathLimitExceeded, QuotaExceeded.
     """
     remembered = _remembered(tx, wanted)
     if remembered is not None:
@@ -106,9 +106,9 @@ def begin_copy(
 
 
 def copy_step(tx: Transaction, copy: TreeCopy, limit: int = reclaim_entries_per_commit) -> TreeCopy:
-    """Copies about `limit` names and references more.
+    """Copy about `limit` further names and references.
 
-    Raises AccessDenied, and SnapshotRefused when the snapshot that is copied is gone.
+    Raises AccessDenied, and SnapshotRefused if the copied snapshot is gone.
     """
     if not copy.pinned:
         _need_snapshot(tx, copy)
@@ -116,12 +116,12 @@ def copy_step(tx: Transaction, copy: TreeCopy, limit: int = reclaim_entries_per_
 
 
 def finish_copy(tx: Transaction, copy: TreeCopy) -> CopyResult:
-    """Gives the copy, which is whole, its name. Raises as `begin_copy` does for the target."""
+    """Give a complete copy its name. Raises as `begin_copy` does for the target."""
     assert copy.growth.is_whole
     wanted = copy.wanted
     remembered = _remembered(tx, wanted)
     if remembered is not None:
-        # Asked twice at once, and the other was faster.
+        # The same request came twice at once, and the other one was faster.
         give_up_copy(tx, copy)
         return remembered
     above, parent = _place_for_copy(tx, wanted)
@@ -137,7 +137,7 @@ def finish_copy(tx: Transaction, copy: TreeCopy) -> CopyResult:
 
 
 def give_up_copy(tx: Transaction, copy: TreeCopy) -> None:
-    """Leaves what has been copied to be reclaimed. Does nothing once the copy has its name."""
+    """Leave the copy to be reclaimed. Do nothing if it has its name."""
     if not tx.unstage(copy.top):
         return
     tx.discard(copy.top)
@@ -151,7 +151,7 @@ def _remembered(tx: Transaction, wanted: CopyToMake) -> CopyResult | None:
 
 
 def _place_for_copy(tx: Transaction, wanted: CopyToMake) -> tuple[list[InodeId], Inode]:
-    """The directory that the copy is to lie in, and the numbers of all that it lies in."""
+    """Return the directory for the copy, and the inode numbers of all directories above."""
     check_creatable(wanted.target)
     access_checks.check_mkdirs(tx, wanted.target, wanted.caller)
     way = find_place(tx, wanted.target)

@@ -1,6 +1,6 @@
-"""Copying the names of a tree in small steps, below an inode that nobody sees yet. Data is shared, never copied.
+"""Copy the names of a tree in small steps, below an inode without a name. Data is shared, never copied.
 
-What is copied lies still: it is what a transaction itself sees, or what a snapshot or a pin shows.
+The source does not change meanwhile: it is what a transaction itself sees, or what a snapshot or a pin shows.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from peacefs.coordinator.metadata.transaction import Transaction
 
 from .paths import NamespacePath
 
-#: Returns whether an extended attribute of this name is to be copied.
+#: Returns whether to copy an extended attribute of this name.
 Keeps = Callable[[str], bool]
-#: Returns the inode to write for the copy, given the directory it lies in and its name; may raise.
+#: Returns the inode to write for the copy, given its directory and name. May raise.
 Renewal = Callable[[NamespacePath, str, Inode], Inode]
 
 
@@ -34,7 +34,7 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The progress of a copy: what is left to read, what has been copied, and chunks that need more replicas."""
+    """The progress of a copy: what is still to be read, what was copied, and chunks that need more replicas."""
 
     unread: tuple[Unread, ...]
     copied: TreeSummary
@@ -46,14 +46,14 @@ class Growth:
 
 
 def begun(path: NamespacePath, source: InodeId, copy: InodeId) -> Growth:
-    """A directory whose own copy has been made."""
+    """Return the growth of a directory whose own copy exists."""
     return Growth((Unread(path, source, copy),), TreeSummary(1, 0, 0, 0))
 
 
 def grow(
     tx: Transaction, source: Reader, growth: Growth, limit: int, renewed: Renewal, keeps: Keeps = lambda name: True
 ) -> Growth:
-    """Copies about `limit` names and references more."""
+    """Copy about `limit` further names and references."""
     unread = list(growth.unread)
     directories, files, length, space = 0, 0, 0, 0
     changed: list[ChunkRecord] = []
@@ -86,7 +86,7 @@ def grow(
 
 
 def add_copy(tx: Transaction, source: Reader, original: Inode, renewed: Inode, keeps: Keeps) -> InodeId:
-    """Store an inode as a copy, with those extended attributes of the original that it keeps."""
+    """Store an inode as a copy, with the extended attributes of the original that copies keep."""
     made = tx.add_inode(structs.replace(renewed, inode=0, attributes_tx=0))
     if original.attributes_tx:
         for name, value in source.attributes(original.inode).items():
@@ -98,11 +98,11 @@ def add_copy(tx: Transaction, source: Reader, original: Inode, renewed: Inode, k
 def copy_references(
     tx: Transaction, source: Reader, file: Inode, made: InodeId, changed: list[ChunkRecord]
 ) -> int:
-    """Lets a file refer to the chunks of another; notes those of which there are to be more replicas. How many."""
+    """Let a file refer to the chunks of another, and return how many. Note those that need more replicas."""
     references = source.references(file.inode)
     for position, reference in enumerate(references):
         tx.add_reference(made, position, reference.chunk, reference.length)
-        # Since a snapshot was taken, what is there now may have been content with fewer.
+        # After a snapshot was taken, the file may have been set to fewer replicas.
         if tx.set_chunk_replication(reference.chunk, file.replication):
             record = tx.chunk(reference.chunk)
             assert record is not None, f"chunk {reference.chunk} is referred to and does not exist"

@@ -1,4 +1,4 @@
-"""Create files: CREATE checks and commits nothing; completion creates the name and publishes it in one commit."""
+"""Create files: CREATE only checks. The completion creates the name and publishes the file in one commit."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .retry_cache import RequestKey, cached_reply, reserve_reply
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The file is there: its length, the chunks it brought, and those that the file it replaced has freed.
+    """A published file: its length, its chunks, and the chunks that the replaced file freed.
 
-    For a completion that was repeated both lists are empty.
+    Both lists are empty for a repeated completion.
     """
 
     length: int
@@ -37,10 +37,10 @@ class Publication:
 
 
 def check_create(reader: Reader, path: NamespacePath, file: NewFile) -> bool:
-    """Return whether a file is there, to be replaced.
+    """Return whether a file exists that would be replaced.
 
-    Raises what HDFS answers to a CREATE that cannot be; what can be now may still fail at completion. Where not
-    even a byte has room there is no need to begin.
+    Raises HDFS's errors for a CREATE that is impossible now; the completion may still fail. A quota without room
+    for a single byte is refused here.
     """
     check_creatable(path)
     way = _place_for_file(reader, path, file)
@@ -49,7 +49,7 @@ def check_create(reader: Reader, path: NamespacePath, file: NewFile) -> bool:
 
 
 def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, replication: int) -> None:
-    """Before a further chunk of a new file is placed. Raises NamesQuotaExceeded, BytesQuotaExceeded."""
+    """Check quotas before placing another chunk of a new file. Raises NamesQuotaExceeded, BytesQuotaExceeded."""
     _check_room(reader, follow(reader, path), (written_bytes + 1) * replication)
 
 
@@ -59,12 +59,11 @@ def _check_room(reader: Reader, way: ResolvedPath, space: int) -> None:
 
 
 def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk], now_ms: int) -> Publication:
-    """Publish the file, with its parents if they are missing, in place of the file that was there.
+    """Publish the file, with missing parents, in place of an existing file.
 
-    Its chunks lie on datanodes, acknowledged; the caller has verified their receipts.
-    Asked again with the same request id it gives the first answer, also where a body that was sent again lies in
-    other chunks; with the same id and another file, or with chunks that already belong to one, it raises
-    BadRequest. Else it raises what `check_create` does.
+    Datanodes have acknowledged its chunks, and the caller has verified their receipts. A repeated request id gets
+    the first answer, also if the body was sent again and lies in other chunks. The same id with another file, or
+    with chunks that already belong to a file, raises BadRequest. Other errors are those of `check_create`.
     """
     path = parse_path(file.path)
     length = sum(chunk.length for chunk in chunks)
@@ -108,7 +107,7 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
 
 
 def is_another_body(reader: Reader, file: NewFile, chunks: Sequence[WrittenChunk]) -> bool:
-    """Return whether the file was published under its request id with other data than these chunks hold."""
+    """Return whether the file was published under its request id with other data than that of these chunks."""
     try:
         cached_reply(reader, _request_key(file, parse_path(file.path), chunks))
     except BadRequest:
@@ -117,15 +116,15 @@ def is_another_body(reader: Reader, file: NewFile, chunks: Sequence[WrittenChunk
 
 
 def check_not_garbage(reader: Reader, path: object, chunks: Sequence[WrittenChunk]) -> None:
-    """Raise AccessDenied for chunks below the floor that are not kept: datanodes may have deleted them."""
+    """Raise AccessDenied for chunks below the floor that are not kept, because datanodes may have deleted them."""
     if any(is_garbage(reader, chunk.chunk) for chunk in chunks):
         raise _given_to_garbage(path)
 
 
 def keep_chunks(tx: Transaction, path: object, chunks: Sequence[ChunkId], for_ms: int) -> None:
-    """Keep chunks that are being written, or were, for a file that is not published yet, for so much longer.
+    """Keep chunks of an unpublished file for some more time.
 
-    Raises AccessDenied when its writer was silent for so long that one of them counts as garbage.
+    Raises AccessDenied if one of them already counts as garbage, because its writer was silent for too long.
     """
     for chunk in chunks:
         if is_garbage(tx, chunk):
@@ -136,7 +135,7 @@ def keep_chunks(tx: Transaction, path: object, chunks: Sequence[ChunkId], for_ms
 
 
 def is_garbage(reader: Reader, chunk: ChunkId) -> bool:
-    """Return whether a chunk may be deleted, unless it is part of a file."""
+    """Return whether a chunk without a file may be deleted."""
     return chunk < reader.floor() and not reader.is_kept(chunk)
 
 
@@ -148,7 +147,7 @@ def _given_to_garbage(path: object) -> AccessDenied:
 
 
 def _freed(replaced: Inode | None) -> NamespaceUsage:
-    """The bytes of a file that is replaced; its name stays."""
+    """Return the change of usage by a replaced file, whose name stays."""
     return NamespaceUsage(0, 0 if replaced is None else -usage_of_file(replaced).bytes)
 
 
@@ -169,7 +168,7 @@ def _place_for_file(reader: Reader, path: NamespacePath, file: NewFile) -> Resol
 def add_chunks(
     tx: Transaction, inode: InodeId, first: int, replication: int, path: str, chunks: Sequence[WrittenChunk]
 ) -> list[ChunkRecord]:
-    """Add chunks to a file, from position `first` on. Raises AccessDenied, BadRequest."""
+    """Add chunks to a file, from position `first`. Raises AccessDenied, BadRequest."""
     check_not_garbage(tx, path, chunks)
     added = []
     for position, chunk in enumerate(chunks, first):
@@ -182,20 +181,20 @@ def add_chunks(
 
 
 def _request_key(file: NewFile, path: NamespacePath, chunks: Sequence[WrittenChunk]) -> RequestKey:
-    """Tells two completions apart by the file's data: a body that is sent again is written to other chunks."""
+    """Return the key of a completion. It contains the file's data: a repeated body lies in other chunks."""
     data = [(chunk.length, chunk.checksum) for chunk in chunks]
     return RequestKey(file.request_id, (str(path), data))
 
 
 def checked_replication(wanted: int, path: object) -> int:
-    """Return the number asked for, the default for zero. Raises PathError."""
+    """Return the requested number of replicas, or the default for zero. Raises PathError."""
     if wanted:
         check_replication(wanted, path)
     return wanted or replication_default
 
 
 def check_replication(wanted: int, path: object) -> None:
-    """Raises PathError, which is an IOException as in HDFS."""
+    """Check a number of replicas. Raises PathError, which is an IOException as in HDFS."""
     if wanted < min_replication:
         raise PathError(
             f"Requested replication factor of {wanted} is less than the required minimum of {min_replication} "

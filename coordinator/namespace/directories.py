@@ -1,4 +1,4 @@
-"""Directories as HDFS makes them: owned by the user, in the group of the directory above."""
+"""Make directories as HDFS does: owned by the user, in the group of the directory above."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def only_mode_bits(permission: int) -> int:
 
 
 def implicit_permission(above: Inode, of_file: int) -> int:
-    """Return the permission of directories that the CREATE of a file makes on the way.
+    """Return the permission of directories that the CREATE of a file makes implicitly.
 
-    HDFS passes on that of the directory above, without the sticky bit: below /tmp everybody could write into them.
-    Here group and others may write only if the caller's mask lets them write the file, too (decision 65).
+    HDFS passes on the permission of the directory above, without the sticky bit. Below /tmp, everybody could write
+    into them. Here group and others may write only if the caller's mask also lets them write the file (decision
+    65).
     """
     masked = _OTHERS_WRITE & ~of_file
     return above.permission & 0o777 & ~masked | _OWNER_ENTERS
@@ -39,9 +40,9 @@ def make_directories(
     now_ms: int,
     unmasked: int | None = None,
 ) -> Inode:
-    """Makes a chain of directories below `parent`, none of which exists; the last, or `parent` for no names.
+    """Make a chain of new directories below `parent`. Return the last, or `parent` if there are no names.
 
-    `unmasked` is what counts where a default ACL is inherited, if the client said it.
+    `unmasked` is the permission for inheriting a default ACL, if the client sent it.
     """
     for name in names:
         check_name_length(name)

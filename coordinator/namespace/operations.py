@@ -1,8 +1,8 @@
 """The operations of the namespace, with HDFS's exact outcomes.
 
-Each is a synchronous function of a transaction (or, if it only reads, a reader), the request, and now; all are to
-be imported from here. They load what they need by index, and never the whole of anything that can be large.
-Times are milliseconds since 1970. Who may do it is not asked here: see `access_checks`.
+Each is a synchronous function of a transaction (or a reader, if it only reads), the request, and the time. Import
+all of them from here. They look rows up by index, and never load all of something that may be large. Times are
+milliseconds since 1970. Permissions are checked elsewhere (`access_checks`).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """The outcome: whether there was something to delete, and the chunks that are already free."""
+    """The outcome: whether something was deleted, and the chunks that are already free."""
 
     done: bool
     freed: list[ChunkRecord]
@@ -123,7 +123,7 @@ class ReplicationResult:
 
 
 def status(reader: Reader, path: NamespacePath) -> InodeStatus:
-    """Raises FileNotFound; for a path through a file too, as HDFS does for a status alone."""
+    """Return the status of a path. Raises FileNotFound, also for a path through a file, as HDFS does here."""
     way = follow(reader, path)
     if not way.is_whole:
         raise FileNotFound(f"File does not exist: {path}")
@@ -131,9 +131,9 @@ def status(reader: Reader, path: NamespacePath) -> InodeStatus:
 
 
 def status_of_inode(reader: Reader, inode: InodeId) -> InodeStatus:
-    """The status of an open file, whatever it is called now. Raises FileNotFound when it is gone.
+    """Return the status of an open file, by whatever name. Raises FileNotFound if it is gone.
 
-    A file in a deleted tree is still there until it has been reclaimed.
+    A file in a deleted tree exists until it is reclaimed.
     """
     found = reader.inode(inode)
     if found is None:
@@ -142,7 +142,7 @@ def status_of_inode(reader: Reader, inode: InodeId) -> InodeStatus:
 
 
 def layout(reader: Reader, inode: InodeId) -> list[FileChunk]:
-    """The chunks of a file in order; none for an empty file, a directory, or an inode that is gone."""
+    """Return the chunks of a file in order; none for an empty file, a directory, or an inode that is gone."""
     return reader.references(inode)
 
 
@@ -154,8 +154,9 @@ def list_page(
     *,
     remaining_max: int = list_remaining_max,
 ) -> ListPage:
-    """Up to `limit` entries after the name `start_after`; a file lists itself. Those that follow are counted up to
-    `remaining_max`. Raises FileNotFound.
+    """Return up to `limit` entries after the name `start_after`; for a file, the file itself.
+
+    Entries after those are counted up to `remaining_max`. Raises FileNotFound.
     """
     inode = find_existing(reader, path)
     if inode.kind is InodeKind.FILE:
@@ -169,7 +170,7 @@ def list_page(
 
 
 def content_summary(reader: Reader, path: NamespacePath) -> TreeSummary:
-    """Counts a tree, its top included. Raises FileNotFound."""
+    """Count a tree, with its top. Raises FileNotFound."""
     turns = count_tree(reader, path)
     while True:
         try:
@@ -180,9 +181,9 @@ def content_summary(reader: Reader, path: NamespacePath) -> TreeSummary:
 
 
 def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, TreeSummary]:
-    """Does what `content_summary` does in turns that are short, however large the tree is.
+    """Count as `content_summary` does, in short turns, however large the tree is.
 
-    Others get their turn after each page, so what changes meanwhile may be counted or not.
+    Other requests run after each page, so changes meanwhile may be counted or not.
     """
     top = find_existing(reader, path)
     if top.kind is InodeKind.FILE:
@@ -211,13 +212,13 @@ def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, Tre
 
 
 def quota(reader: Reader, path: NamespacePath) -> Quota | None:
-    """Return the quota of the directory itself; None also for a path that does not exist."""
+    """Return the quota of the directory itself; None also if the path does not exist."""
     way = follow(reader, path)
     return reader.quota(way.last) if way.is_whole else None
 
 
 def chunk_page(reader: Reader, after: ChunkId, limit: int) -> list[ChunkRecord]:
-    """All chunks in order of their ids, page by page; begin after 0."""
+    """Return a page of all chunks after an id, in order. Begin after 0."""
     return reader.chunks(after, limit)
 
 
@@ -227,7 +228,7 @@ def chunk_page(reader: Reader, after: ChunkId, limit: int) -> list[ChunkRecord]:
 def mkdirs(
     tx: Transaction, path: NamespacePath, user: str, permission: int, now_ms: int, unmasked: int | None = None
 ) -> bool:
-    """Makes a directory and its parents; true also if it is there. Raises FileAlreadyExists for a file.
+    """Make a directory and its parents. Return True, also if it exists. Raises FileAlreadyExists for a file.
 
     `unmasked` is the permission before the client's own mask: see `acl_rules.inherited`.
     """
@@ -241,7 +242,7 @@ def mkdirs(
     check_not_full(tx, deepest.inode)
     charge(tx, (way.inodes, NamespaceUsage(len(missing), 0)))
     if len(missing) > 1:
-        # As in HDFS the owner may enter and write those above, and none of them is sticky.
+        # As in HDFS, the owner may enter and write the implicit directories, and none of them is sticky.
         above = permission & 0o777 | 0o300
         deepest = make_directories(tx, deepest, missing[:-1], user, above, now_ms, unmasked)
     make_directories(tx, deepest, missing[-1:], user, permission, now_ms, unmasked)
@@ -249,10 +250,10 @@ def mkdirs(
 
 
 def delete(tx: Transaction, path: NamespacePath, recursive: bool, now_ms: int) -> DeleteResult:
-    """Takes the name away at once; what it named goes now (a file) or later (a tree).
+    """Remove a name. A file is reclaimed now, a tree later.
 
-    Raises PathIsNotEmptyDirectory without `recursive`, SnapshotRefused for what has snapshots.
-    The root is never deleted: false, as in HDFS.
+    Raises PathIsNotEmptyDirectory without `recursive`, SnapshotRefused if there are snapshots. The root is never
+    deleted: the answer is False, as in HDFS.
     """
     way = find(tx, path)
     if not way.is_whole:
@@ -271,7 +272,7 @@ def delete(tx: Transaction, path: NamespacePath, recursive: bool, now_ms: int) -
 
 
 def set_times(tx: Transaction, path: NamespacePath, modified_ms: int | None, accessed_ms: int | None) -> None:
-    """Sets what is not None. Raises FileNotFound."""
+    """Set the times that are not None. Raises FileNotFound."""
     inode = find_existing(tx, path)
     tx.change_inode(
         structs.replace(
@@ -288,7 +289,7 @@ def set_permission(tx: Transaction, path: NamespacePath, permission: int) -> Non
 
 
 def set_owner(tx: Transaction, path: NamespacePath, owner: str | None, group: str | None) -> None:
-    """Sets what is not None. Raises FileNotFound."""
+    """Set the names that are not None. Raises FileNotFound."""
     inode = find_existing(tx, path)
     tx.change_inode(structs.replace(inode, owner=owner or inode.owner, group=group or inode.group))
 
@@ -296,7 +297,7 @@ def set_owner(tx: Transaction, path: NamespacePath, owner: str | None, group: st
 def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> ReplicationResult:
     """Set how many replicas the chunks of a file need; return False for a directory.
 
-    A chunk that several files share keeps as many as the most demanding has asked for so far.
+    A chunk that several files share keeps the largest number that any of them has asked for.
     """
     check_replication(replication, path)
     way = find(tx, path)

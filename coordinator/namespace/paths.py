@@ -1,8 +1,7 @@
-"""Paths of the namespace: parsed once at the edge, handed on as components.
+"""Paths of the namespace: parsed once at the edge, then handed on as components.
 
-Paths are normalised as Hadoop's `Path` does it: runs of slashes count as one and a trailing slash as none.
-`.` and `..` are refused, not resolved. What a *new* name may be is HDFS's rule too, and stricter: see
-`check_creatable` and `check_name_length`.
+Paths are normalised as Hadoop's `Path` does: repeated slashes count as one, and a trailing slash is ignored. `.`
+and `..` are refused. New names must obey HDFS's stricter rules: see `check_creatable` and `check_name_length`.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ name_bytes_max: Final = 255
 path_depth_max: Final = 1000
 
 
-#: Names that HDFS keeps for itself: below `.snapshot` a directory shows its snapshots.
+#: HDFS's reserved names. Below `.snapshot`, a directory shows its snapshots.
 SNAPSHOTS_NAME: Final = ".snapshot"
 _RESERVED_AT_ROOT = ".reserved"
 
 
 class Writer(NamedTuple):
-    """The run that the path was given to, and its directory: the first `depth` components."""
+    """The run that a path was given to, and the run's directory: the first `depth` components."""
 
     depth: int
     run: int
 
 
 class NamespacePath(NamedTuple):
-    """An absolute path; the root has no components. `above` is shown before it: where a snapshot is seen.
+    """An absolute path; the root has no components. `above` is shown before it: the path of a snapshot.
 
-    A component that names a run is none: it is the path's `writer`.
+    A component that names a run is not part of the components: it is the path's `writer`.
     """
 
     components: tuple[str, ...]
@@ -62,7 +61,7 @@ class NamespacePath(NamedTuple):
         return self._replace(components=(*self.components, name))
 
     def is_under(self, other: NamespacePath) -> bool:
-        """Return whether this lies somewhere below `other`, and is not `other` itself."""
+        """Return whether this path is below `other`, and not `other` itself."""
         depth = len(other.components)
         return len(self.components) > depth and self.components[:depth] == other.components
 
@@ -73,7 +72,7 @@ class NamespacePath(NamedTuple):
 
 
 def parse_path(text: str) -> NamespacePath:
-    """Raises BadRequest for what is no path, PathLimitExceeded for one too long or too deep."""
+    """Parse a path. Raises BadRequest if it is none, PathLimitExceeded if it is too long or too deep."""
     if not text.startswith("/"):
         raise BadRequest(f"Invalid path name {text!r}: it is not absolute")
     if len(text) > path_characters_max:
@@ -91,7 +90,7 @@ def parse_path(text: str) -> NamespacePath:
 
 
 def _written_by_run(text: str, components: tuple[str, ...]) -> NamespacePath:
-    """A path that may name a run."""
+    """Parse a path that may name a run."""
     runs = [Writer(depth, run) for depth, name in enumerate(components) if (run := run_of(name)) is not None]
     if len(runs) > 1:
         raise BadRequest(f"Invalid path name {text!r}: it names {len(runs)} runs; a path is given to one")
@@ -105,7 +104,7 @@ def _too_long(what: str) -> PathLimitExceeded:
 
 
 def _is_unicode(text: str) -> bool:
-    """Python's strings may hold halves of surrogate pairs, which no UTF-8 can express."""
+    """Return whether UTF-8 can encode the text. Python's strings may contain lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -114,7 +113,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def check_creatable(path: NamespacePath) -> None:
-    """Raises BadRequest where HDFS refuses to make the path: a colon, or a reserved name."""
+    """Raise BadRequest if HDFS refuses to create the path: for a colon, or a reserved name."""
     components = path.components
     for component in components:
         if ":" in component:
@@ -124,7 +123,7 @@ def check_creatable(path: NamespacePath) -> None:
 
 
 def check_name_length(name: str) -> None:
-    """Raises NameTooLong for a component that is too long to be made."""
+    """Raise NameTooLong if a component is too long for a new name."""
     length = len(name) if name.isascii() else len(name.encode())
     if length > name_bytes_max:
         raise NameTooLong(

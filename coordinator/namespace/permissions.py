@@ -1,8 +1,8 @@
-"""Permissions of an inode: HDFS's owner, group and other bits, its superusers and its words for a refusal.
+"""Permissions of an inode: HDFS's owner, group and other bits, its superusers and its messages.
 
-Names are believed, as everywhere with Hadoop's simple authentication: this keeps users from each other's
-accidents, not from each other's malice. A user is in the group of its own name and in those that the coordinator
-was told of.
+Names are believed, as everywhere with Hadoop's simple authentication: this protects users from each other's
+accidents, not from attacks. A user is in the group of its own name, and in the groups that the coordinator was
+configured with.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STICKY: Final = 0o1000
 
 
 class Access(IntFlag):
-    """An access that is asked for, in the bits of a permission."""
+    """A requested access, in the bits of a permission."""
 
     EXECUTE = 1
     WRITE = 2
@@ -37,7 +37,7 @@ class Access(IntFlag):
 
     @property
     def hadoop_name(self) -> str:
-        """As Hadoop's FsAction names it."""
+        """Return the name that Hadoop's FsAction uses."""
         return _FS_ACTIONS[self]
 
 
@@ -47,16 +47,16 @@ ALL_ACCESS: Final = Access.READ | Access.WRITE | Access.EXECUTE
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """On whose behalf something is done. A superuser is never refused."""
+    """The user on whose behalf something is done. A superuser is never refused."""
 
     user: str
     groups: frozenset[str]
     is_superuser: bool
 
     def may(self, inode: Inode, access: Access) -> bool:
-        """The first of owner, group and other that fits decides, even where a later one would allow more.
+        """Return whether the caller has an access. The first of owner, group and other that fits decides.
 
-        What has an ACL is another matter: see `acl_rules.allows`.
+        For inodes with an ACL, see `acl_rules.allows`.
         """
         if self.is_superuser:
             return True
@@ -70,7 +70,7 @@ class Principal:
             allowed = inode.permission >> 3
         else:
             allowed = inode.permission
-        # As a number: the operators of flags are many times slower.
+        # As a number, because operators of flags are many times slower.
         wanted = int(access)
         return wanted & allowed == wanted
 
@@ -84,9 +84,9 @@ class Principal:
 
 
 class Callers:
-    """Knows users by name: the superuser is who runs the coordinator, and whoever is in the group `supergroup`.
+    """Principals by user name. Superusers are the user that runs the coordinator and the group `supergroup`.
 
-    Without a superuser permissions are not enforced: everybody is one. `members` are the users of each group.
+    Without any superuser, permissions are not enforced: everybody is one. `members` has the users of each group.
     """
 
     def __init__(
@@ -104,19 +104,19 @@ class Callers:
         return self._superuser is not None
 
     def of(self, user: str) -> Principal:
-        """Raises BadRequest for what nobody can be called."""
+        """Return the principal of a user. Raises BadRequest for an impossible name."""
         check_account_name("user", user)
         groups = frozenset({user, *self._groups_of.get(user, ())})
         return Principal(user, groups, self._superuser in (None, user) or ROOT_GROUP in groups)
 
     def need_superuser(self, user: str) -> None:
-        """Raises AccessDenied, in the words of HDFS."""
+        """Raise AccessDenied, with HDFS's message, unless the user is a superuser."""
         if not self.of(user).is_superuser:
             raise AccessDenied(f"Access denied for user {user}. Superuser privilege is required")
 
 
 def refusal(caller: Principal, access: Access, path: NamespacePath, inode: Inode) -> AccessDenied:
-    """In the words of HDFS, which people search for."""
+    """Return a refusal with HDFS's message, which people search for."""
     return AccessDenied(
         f"Permission denied: user={caller.user}, access={access.hadoop_name}, inode={_shown(path, inode)}"
     )
@@ -132,7 +132,7 @@ def check_may_read(caller: Principal, path: NamespacePath, inode: Inode) -> None
 def sticky_refusal(
     caller: Principal, path: NamespacePath, inode: Inode, parent_path: NamespacePath, parent: Inode
 ) -> AccessDenied:
-    """The same, for who may write a sticky directory but owns neither it nor what is to go."""
+    """Return the refusal for a caller who may write a sticky directory but owns neither it nor the entry."""
     return AccessDenied(
         f"Permission denied by sticky bit: user={caller.user}, path={_shown(path, inode)}, "
         f"parent={_shown(parent_path, parent)}"
@@ -145,7 +145,7 @@ def _shown(path: NamespacePath, inode: Inode) -> str:
 
 
 def symbolic(permission: int) -> str:
-    """Like rwxr-xr-t."""
+    """Return a permission in the form rwxr-xr-t."""
     letters = [letter if permission >> (8 - place) & 1 else "-" for place, letter in enumerate("rwxrwxrwx")]
     if permission & _STICKY:
         letters[-1] = "t" if permission & 1 else "T"

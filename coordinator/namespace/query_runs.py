@@ -1,8 +1,8 @@
-"""Runs of queries: who is the one writer of a checkpoint root, and who has been.
+"""Runs of queries: the one present writer of a checkpoint root, and earlier ones.
 
-A run is a row of the directory that is the root: it goes where a rename takes that. A copy has none, nor has a
-directory that takes the root's place. Its number is the coordinator's next, so that no two runs, be it of several
-directories that had one name one after the other, are ever called the same.
+A run is a row of the root directory, and moves with it in a rename. A copy of the directory has no runs, and
+neither has another directory of the same name. The run's number comes from the coordinator's sequence, so no two
+runs ever have the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .resolution import existing_inode, find_existing
 
 
 def begin(tx: Transaction, root: NamespacePath, run: RecordedRun) -> None:
-    """From now on the writer of a directory; what earlier ones write to it is refused. Raises FileNotFound, ..."""
+    """Make a run the writer of a directory, and refuse writes of earlier runs. Raises FileNotFound."""
     directory = find_existing(tx, root)
     if directory.kind is InodeKind.FILE:
         raise ParentNotDirectory(f"{root} (is not a directory)")
@@ -28,7 +28,7 @@ def begin(tx: Transaction, root: NamespacePath, run: RecordedRun) -> None:
 
 
 def end(tx: Transaction, location: NamespacePath, now_ms: int) -> None:
-    """Notes that a run says that it is over; that it has said so is fine. Raises RunSuperseded, BadRequest."""
+    """Record that a run has ended. Repeating it changes nothing. Raises RunSuperseded, BadRequest."""
     if location.writer is None or location.writer.depth != len(location.components):
         raise BadRequest(f"{location} is no location of a run: the answer to its beginning has that")
     directory = find_existing(tx, location).inode
@@ -55,11 +55,11 @@ def status(reader: Reader, directory: InodeId, path: NamespacePath, run: Recorde
 
 
 def location(root: NamespacePath, number: int) -> NamespacePath:
-    """The location that a run is given for its root."""
+    """Return the location that a run gets for its root."""
     return NamespacePath(root.components, writer=Writer(len(root.components), number))
 
 
 def _last_write_ms(reader: Reader, root: Inode) -> int:
-    """Every batch changes `offsets` and `commits`, which lie right below the root."""
+    """Return the time of the last write: each batch changes `offsets` and `commits`, directly below the root."""
     children = reader.children(root.inode, "", list_page_entries)
     return max([root.modified_ms, *(child.modified_ms for _, child in children)])

@@ -1,13 +1,13 @@
-"""Quotas: how many names and bytes a directory may hold, itself among the names; bytes count every replica.
+"""Quotas: how many names, itself included, and bytes, of all replicas, a directory may hold.
 
-What a directory with a quota holds is kept with every change, in the same commit, so that no write walks a tree.
-A tree is counted when a quota is set on it, and when it is moved across the boundary of a quota, deleted, or
-replaced below one. A small tree is counted in that transaction. For a large one the transaction raises
+The usage of a directory with a quota is updated with each change, in the same commit, so no write walks a tree. A
+tree is counted when a quota is set on it, and when it is moved across the boundary of a quota, deleted, or
+replaced below one. A small tree is counted in that transaction. For a large one, the transaction raises
 TreeIsLarge; then `operations/tree_counts.py` counts it in steps, and the transaction is tried again (decision 71).
-What is kept for snapshots alone does not count.
+Data that only snapshots hold does not count.
 
-The limits hold for what there is; they are looked at again where chunks are placed, so that a writer who will be
-refused learns it before it has written more than one chunk too much.
+Limits are checked against the present usage. They are checked again where chunks are placed, so a writer learns of
+a refusal before it has written more than one chunk too many.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from peacefs.protocol.errors import (
 from .paths import NamespacePath
 from .resolution import find
 
-#: For `set_quota`: as many as may be. HDFS's number.
+#: For `set_quota`: no limit. HDFS's number.
 NO_LIMIT: Final = -1
-#: A change of usage below some directories, the root's first.
+#: Directories, the root's first, and the change of their usage.
 Charge = tuple[Sequence[InodeId], NamespaceUsage]
 #: Maximum number of names that the transaction itself counts. Larger trees are counted in turns.
 tree_names_counted_at_once_max: Final = 200
@@ -40,7 +40,7 @@ _UNITS: Final = ((1 << 60, "E"), (1 << 50, "P"), (1 << 40, "T"), (1 << 30, "G"),
 
 
 class TreeIsLarge(Exception):
-    """The usage of a directory is needed, and the directory holds too much to be counted in a transaction."""
+    """The usage of a directory is needed, and the directory is too large to be counted in a transaction."""
 
     def __init__(self, directory: InodeId) -> None:
         super().__init__(f"directory {directory} must be counted first")
@@ -52,24 +52,24 @@ class CountUnderWay(Exception):
 
 
 def usage_of_file(inode: Inode) -> NamespaceUsage:
-    """One name, and the bytes of all replicas."""
+    """Return one name, and the bytes of all replicas."""
     return NamespaceUsage(1, inode.length * inode.replication)
 
 
 def less(usage: NamespaceUsage) -> NamespaceUsage:
-    """The same, taken away."""
+    """Return the usage with opposite sign."""
     return NamespaceUsage(-usage.names, -usage.bytes)
 
 
 def directories_above(reader: Reader, inode: InodeId) -> list[InodeId]:
-    """The root's first; none where there are no quotas at all, or for what no path leads to."""
+    """Return the directories above an inode, the root first; none without a path to it or quotas."""
     return [parent for parent, _ in reader.ancestors(inode)] if reader.quota_directories() else []
 
 
 def charge(tx: Transaction, *charges: Charge) -> None:
-    """Counts what a change adds and takes away; what has moved within a directory counts for nothing there.
+    """Add changes to the usage of directories. Changes that cancel out within a directory do not count there.
 
-    Raises NamesQuotaExceeded, BytesQuotaExceeded where there is more than before, and more than there may be.
+    Raises NamesQuotaExceeded, BytesQuotaExceeded if a usage has grown and exceeds its limit.
     """
     with_quota = tx.quota_directories()
     if not with_quota:
@@ -87,7 +87,7 @@ def charge(tx: Transaction, *charges: Charge) -> None:
 
 
 def check_room(reader: Reader, directories: Iterable[InodeId], change: NamespaceUsage) -> None:
-    """Raises as `charge` does, and counts nothing."""
+    """Raise as `charge` does, but change nothing."""
     for directory in reader.quota_directories() & set(directories):
         _check(reader, directory, change)
 
@@ -180,10 +180,10 @@ def _check_limits(names: int | None, space: int | None) -> None:
 
 
 def _check(reader: Reader, directory: InodeId, change: NamespaceUsage) -> None:
-    """In HDFS's words."""
+    """Check the limits. The messages are HDFS's."""
     quota = reader.quota(directory)
     if quota is None:
-        # It is being counted.
+        # The directory is being counted.
         return
     names, space = quota.used.names + change.names, quota.used.bytes + change.bytes
     if quota.names_max is not None and change.names > 0 and names > quota.names_max:
@@ -204,7 +204,7 @@ def _path_of(reader: Reader, directory: InodeId) -> NamespacePath:
 
 
 def _binary(count: int) -> str:
-    """Like 1 KB, 1.50 MB."""
+    """Return a number in the form 1 KB or 1.50 MB."""
     for size, letter in _UNITS:
         if count >= size:
             return f"{count // size} {letter}B" if count % size == 0 else f"{count / size:.2f} {letter}B"

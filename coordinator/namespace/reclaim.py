@@ -1,7 +1,7 @@
-"""Reclaiming files and directories that have lost their names.
+"""Reclaim files and directories that have lost their names.
 
-A file goes at once. A tree goes into a queue, as one row, and is taken apart later in small steps, so that
-deleting it is one short commit and none that follows is long. Nobody can see it any more: its top has no name.
+A file is reclaimed at once. A tree is queued, as one row, and taken apart later in small steps, so that its
+deletion and each step are short commits. Nobody can see a queued tree, because its top has no name.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from peacefs.coordinator.limits import reclaim_entries_per_commit
 from peacefs.coordinator.metadata.model import ChunkRecord, Discarded, Inode, InodeKind
 from peacefs.coordinator.metadata.transaction import Transaction
 
-# Answers are kept for whoever repeats a request: longer than a write token lives; when there are more than the
-# number, for the shorter time, which is several times what any client goes on asking.
+# Answers are kept for clients that repeat a request: for longer than a write token lives. If there are more than
+# the maximum number, they are kept for the shorter time, several times as long as any client retries.
 request_memory_s: Final = 86_400.0
 requests_remembered_max: Final = 1_000_000
 request_memory_crowded_s: Final = 600.0
@@ -21,23 +21,23 @@ requests_forgotten_per_commit: Final = 1000
 
 
 def discard(tx: Transaction, inode: Inode) -> list[ChunkRecord]:
-    """Reclaims a file or an empty directory now, all else later. The chunks that were freed now."""
+    """Reclaim a file or an empty directory now, and anything else later. Return the chunks that are free now."""
     if inode.kind is InodeKind.DIRECTORY:
         if tx.has_children(inode.inode):
             tx.discard(inode.inode)
         else:
             tx.remove_inode(inode.inode)
         return []
-    # The writer is fenced off even while a part of a long file waits to be reclaimed.
+    # Fence the writer off, even while a part of a long file still waits to be reclaimed.
     tx.drop_lease(inode.inode)
     _, freed = _reclaim_file(tx, inode, reclaim_entries_per_commit, None)
     return freed
 
 
 def reclaim_step(tx: Transaction, limit: int) -> tuple[list[ChunkRecord], bool]:
-    """Reclaims about `limit` entries and chunks; when all are, what was kept for snapshots that are gone.
+    """Reclaim about `limit` entries and chunks, then data that only deleted snapshots held.
 
-    What was freed, and whether there is more to do.
+    Return what was freed, and whether there is more to do.
     """
     freed: list[ChunkRecord] = []
     left = limit
@@ -51,10 +51,10 @@ def reclaim_step(tx: Transaction, limit: int) -> tuple[list[ChunkRecord], bool]:
 
 
 def forget_answers_step(tx: Transaction, now_ms: int) -> bool:
-    """Drops answers that nobody will ask for any more. Whether there may be more to drop.
+    """Delete answers that nobody will ask for again. Return whether there may be more.
 
-    Those older than `request_memory_s`; of more than `requests_remembered_max` the oldest, if they
-    are older than `request_memory_crowded_s`.
+    These are answers older than `request_memory_s`. Of more than `requests_remembered_max`, also the oldest, if
+    they are older than `request_memory_crowded_s`.
     """
     limit = requests_forgotten_per_commit
     dropped = tx.forget_answers(now_ms - int(request_memory_s * 1000), limit)
@@ -65,7 +65,7 @@ def forget_answers_step(tx: Transaction, now_ms: int) -> bool:
 
 
 def _reclaim_part(tx: Transaction, discarded: Discarded, limit: int, freed: list[ChunkRecord]) -> int:
-    """Takes the first of the queue apart, at least a little. How much work that was."""
+    """Take at least a little of the queue's first tree apart. Return how much work that was."""
     inode = tx.inode(discarded.inode)
     assert inode is not None, f"inode {discarded.inode} is queued and does not exist"
     tx.undiscard(inode.inode)
@@ -93,9 +93,9 @@ def _reclaim_part(tx: Transaction, discarded: Discarded, limit: int, freed: list
 
 
 def _reclaim_file(tx: Transaction, inode: Inode, limit: int, at_tx: int | None) -> tuple[int, list[ChunkRecord]]:
-    """Drops up to `limit` chunks of a file, and the file with the last; queues what is left of it.
+    """Delete up to `limit` chunks of a file, and the file with its last chunk; queue the rest.
 
-    How much work that was, and the chunks that were freed.
+    Return how much work that was, and the chunks that were freed.
     """
     dropped, freed = tx.drop_references(inode.inode, limit, at_tx)
     if dropped < limit:

@@ -3,7 +3,7 @@
     what is there                          LEGACY                STRICT               OVERWRITE
     -----------------------------------    ------------------    -----------------    -----------------
     the target's way leads through a file  ParentNotDirectory    ParentNotDirectory   ParentNotDirectory
-    the source's way leads through a file  AccessDenied          AccessDenied         AccessDenied
+    the source's way leads through a file  PathThroughFile       PathThroughFile      PathThroughFile
     no source                              false                 FileNotFound         FileNotFound
     the source is the root                 false                 RenameRefused        RenameRefused
     the target is the source               true (1)              FileAlreadyExists    FileAlreadyExists
@@ -63,7 +63,7 @@ class RenameResult:
 def rename(
     tx: Transaction, source: NamespacePath, target: NamespacePath, mode: RenameMode, now_ms: int
 ) -> RenameResult:
-    """Moves `source` to `target`; raises, or answers false, as the table above says."""
+    """Move `source` to `target`. Raises an error or returns False, as in the table above."""
     check_creatable(target)
     from_way = find(tx, source)
     to_way = find_place(tx, target)
@@ -88,7 +88,7 @@ def rename(
 
 
 def _into_directory(tx: Transaction, target: ResolvedPath, name: str) -> ResolvedPath:
-    """The child of a target that is a directory; else the target itself."""
+    """Return the target, or its child if the target is a directory."""
     if not name or not target.is_whole or target.deepest.kind is InodeKind.FILE:
         return target
     path, child = target.path.child(name), tx.child_inode(target.last, name)
@@ -107,7 +107,7 @@ def _is_repeated(tx: Transaction, source: ResolvedPath, target: ResolvedPath, no
 
 
 def _check(tx: Transaction, source: ResolvedPath, target: ResolvedPath, mode: RenameMode) -> Inode | None:
-    """Raises unless the rename can be; the inode that it replaces."""
+    """Check the rename. Return the inode that it replaces, if there is one."""
     if not source.is_whole:
         raise FileNotFound(f"rename source {source.path} is not found.")
     if source.path.is_root:
@@ -155,7 +155,7 @@ def _move(
 
 
 def _charge(tx: Transaction, source: ResolvedPath, target: ResolvedPath, replaced: Inode | None) -> None:
-    """A tree that crosses no boundary of a quota counts as before, and is not looked at."""
+    """Charge quotas. A tree that crosses no boundary of a quota is not counted."""
     leaves = source.inodes[:-1]
     enters = target.inodes[:-1] if target.is_whole else target.inodes
     freed = NamespaceUsage(0, 0) if replaced is None else tree_usage(tx, enters, replaced)
@@ -167,7 +167,7 @@ Pair = tuple[NamespacePath, NamespacePath]
 
 
 def exchange(tx: Transaction, pairs: Sequence[Pair], now_ms: int) -> None:
-    """Raises FileNotFound, IllegalChange for a pair that is not of one directory, SnapshotRefused."""
+    """Exchange pairs of names. Raises FileNotFound, SnapshotRefused, IllegalChange for two directories."""
     for one, other in pairs:
         if one.is_root or other.is_root or one == other or one.components[:-1] != other.components[:-1]:
             raise IllegalChange(f"{one} and {other} are not two names of one directory")
@@ -184,7 +184,7 @@ def exchange(tx: Transaction, pairs: Sequence[Pair], now_ms: int) -> None:
 
 
 def _existing(tx: Transaction, path: NamespacePath) -> tuple[InodeId, InodeId]:
-    """The directory of a path, and what it names."""
+    """Return the directory of a path, and the inode at the path."""
     way: ResolvedPath = find(tx, path)
     if not way.is_whole:
         raise FileNotFound(f"File does not exist: {path}")

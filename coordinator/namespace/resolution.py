@@ -1,7 +1,7 @@
-"""From paths to inodes: how far a path leads, and HDFS's words for why it leads no further.
+"""From paths to inodes: how far a path leads, and HDFS's messages for why it leads no further.
 
-A path that was given to a run leads where it would without it. In a transaction, that is to say for a change, only
-as long as the run is the latest of its root.
+A path that was given to a run leads to the same inodes as without the run. In a transaction it does so only while
+the run is the latest of its root.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ResolvedPath(NamedTuple):
 
     path: NamespacePath
     inodes: list[InodeId]
-    #: The last of the inodes passed.
+    #: The last of the existing inodes.
     deepest: Inode
 
     @property
@@ -50,12 +50,12 @@ class ResolvedPath(NamedTuple):
 
     @property
     def parent(self) -> InodeId:
-        """The directory that holds the path. The path must exist and not be the root, or only it be missing."""
+        """The directory that holds the path, of which only the last name may be missing. Not for the root."""
         return self.inodes[len(self.path.components) - 1]
 
 
 def follow(reader: Reader, path: NamespacePath) -> ResolvedPath:
-    """Follows a path as far as it leads. Files have no children, so a path through a file ends there.
+    """Follow a path as far as it exists. Files have no children, so a path through a file ends there.
 
     Raises RunSuperseded in a transaction.
     """
@@ -66,7 +66,7 @@ def follow(reader: Reader, path: NamespacePath) -> ResolvedPath:
 
 
 def check_writer(reader: Reader, path: NamespacePath) -> None:
-    """Before something is begun that a transaction is to end. Raises RunSuperseded."""
+    """Check the run of a path before beginning something that a later transaction ends. Raises RunSuperseded."""
     if path.writer is not None:
         _refuse_superseded(reader, path, follow(reader, path).inodes)
 
@@ -93,28 +93,28 @@ def _refuse_superseded(reader: Reader, path: NamespacePath, inodes: list[InodeId
 
 
 def described(run: RecordedRun) -> str:
-    """Name the owner of a run, for people."""
+    """Describe the owner of a run for people."""
     process = f"process {run.pid} on {run.host}" if run.pid else run.host
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(run.since_ms / 1000))
     return f"{run.user}, {process}, since {since} UTC"
 
 
 def existing_inode(reader: Reader, inode: InodeId) -> Inode:
-    """The inode that an entry names; nothing was awaited since the entry was read."""
+    """Return the inode of an entry. Nothing may be awaited after the entry was read."""
     found = reader.inode(inode)
     assert found is not None, f"an entry names inode {inode}, which does not exist"
     return found
 
 
 def find(reader: Reader, path: NamespacePath) -> ResolvedPath:
-    """For operations on what exists. Raises PathThroughFile, as HDFS does."""
+    """Follow a path for an operation on an existing name. Raises PathThroughFile, as HDFS does."""
     way = follow(reader, path)
     _refuse_file_on_the_way(way, PathThroughFile)
     return way
 
 
 def find_existing(reader: Reader, path: NamespacePath) -> Inode:
-    """Raises FileNotFound where there is nothing, PathThroughFile for a path through a file."""
+    """Return the inode at a path. Raises FileNotFound; PathThroughFile for a path through a file."""
     way = find(reader, path)
     if not way.is_whole:
         raise FileNotFound(f"File does not exist: {path}")
@@ -122,14 +122,14 @@ def find_existing(reader: Reader, path: NamespacePath) -> Inode:
 
 
 def find_place(reader: Reader, path: NamespacePath) -> ResolvedPath:
-    """For operations that make something at `path`. Raises ParentNotDirectory for a path through a file."""
+    """Follow a path at which something is to be made. Raises ParentNotDirectory for a path through a file."""
     way = follow(reader, path)
     _refuse_file_on_the_way(way, ParentNotDirectory)
     return way
 
 
 def check_not_full(tx: Transaction, directory: InodeId) -> None:
-    """Before an entry is made. Raises DirectoryFull, in HDFS's words."""
+    """Raise DirectoryFull, with HDFS's message, if a directory can take no more entries."""
     count = tx.entry_count(directory)
     if count >= directory_entries_max:
         path = NamespacePath(tuple(name for _, name in tx.ancestors(directory)))

@@ -1,10 +1,10 @@
-"""Requests that are asked again because their answer was lost: they get the first answer, and change nothing.
+"""The retry cache: a repeated request gets the first answer, and changes nothing.
 
-A client gives each request an id of its own. What it was answered is stored in the commit that did it, so that
-whoever asks again, of a coordinator that has been killed and started in between as well, hears the same. A request
-that failed has changed nothing; asked again it is asked for the first time.
+Each request has an id that its client chose. Its answer is stored in the commit that made the change. So a client
+that repeats the request gets the same answer, even after the coordinator was killed and started again. A failed
+request has changed nothing, so its repetition counts as new.
 
-How long answers are kept: see `forget_answers_step` in `reclaim`.
+`reclaim.forget_answers_step` decides how long answers are kept.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from peacefs.protocol.errors import BadRequest
 request_id_characters_max: Final = 128
 
 
-#: The replies that can be cached: success, a length, a path, or nothing worth saying.
+#: The replies that can be cached: success, a length, a path, or nothing.
 A = TypeVar("A", bound=bool | int | str | None)
 
 
 class RequestKey(NamedTuple):
-    """A request under the id that its client gave it; without one it is never taken for a repetition.
+    """A request under the id that its client gave it. A request without an id never counts as repeated.
 
-    `what` is all that makes it this request and no other, as what MessagePack can encode.
+    `what` identifies the request's content, as values that MessagePack can encode.
     """
 
     request_id: str
@@ -41,7 +41,7 @@ class RequestKey(NamedTuple):
 
 
 class Applied(NamedTuple, Generic[A]):
-    """A change's answer, and the chunks that the caller is to act upon; none when it was done `before`."""
+    """A change's answer, and the chunks that the caller must act upon; none if it was done `before`."""
 
     answer: A
     chunks: Sequence[ChunkRecord] = ()
@@ -54,13 +54,13 @@ class _CachedReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 def check_request_id(request_id: str) -> None:
-    """Raises BadRequest."""
+    """Check the form of a request id. Raises BadRequest."""
     if len(request_id) > request_id_characters_max:
         raise BadRequest(f"a request id of {len(request_id)} characters is over {request_id_characters_max}")
 
 
 def cached_reply(reader: Reader, key: RequestKey) -> Applied[Any] | None:
-    """Return the earlier reply to the request. Raises BadRequest for another request under the same id."""
+    """Return the earlier reply to the request. Raises BadRequest if its id was used for another request."""
     if not key.request_id:
         return None
     check_request_id(key.request_id)
@@ -78,7 +78,7 @@ def cached_reply(reader: Reader, key: RequestKey) -> Applied[Any] | None:
 def run_once(
     tx: Transaction, key: RequestKey, now_ms: int, change: Callable[[Transaction], Applied[A]]
 ) -> Applied[A]:
-    """Makes the change and remembers its answer, unless that was done before. Raises as `cached_reply` does."""
+    """Make the change and cache its answer, unless that was done before. Raises as `cached_reply` does."""
     first = cached_reply(tx, key)
     if first is not None:
         return first
@@ -88,7 +88,7 @@ def run_once(
 
 
 def cache_reply(tx: Transaction, key: RequestKey, answer: bool | int | str | None, now_ms: int) -> None:
-    """Keeps the answer to a request that `cached_reply` does not know."""
+    """Cache the answer to a request that `cached_reply` does not know."""
     if key.request_id:
         tx.remember(key.request_id, _encoded(key, answer), now_ms)
 

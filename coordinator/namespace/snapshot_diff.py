@@ -1,8 +1,9 @@
-"""Differences between two snapshots of a directory, or between one and the present.
+"""Differences between two snapshots of a directory, or between a snapshot and the present.
 
-Files and directories are known by their inodes, as in HDFS: what was moved within the directory was renamed, what
-was replaced was deleted and created. Of a tree that came or went only the top is named. What was deleted, modified
-or renamed is named by its older path, what was created, or renamed to, by its newer one.
+Files and directories are identified by their inodes, as in HDFS: an entry that was moved within the directory was
+renamed, an entry that was replaced was deleted and created. Of a tree that appeared or disappeared, only the top
+is named. Deleted, modified and renamed entries are named by their older path, created entries and targets of
+renames by their newer path.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 
 class DiffKind(Enum):
-    """HDFS's words."""
+    """HDFS's words for differences."""
 
     CREATE = "CREATE"
     MODIFY = "MODIFY"
@@ -38,9 +39,9 @@ class DiffKind(Enum):
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
-    """One difference, of a path relative to the directory, empty for itself; `target` is its new name.
+    """One difference, as a path relative to the directory (empty for itself); `target` is the new name.
 
-    `parent` is the directory that it lay in, or was made in, `new_parent` that of the target.
+    `parent` is the directory of the path, `new_parent` that of the target.
     """
 
     kind: DiffKind
@@ -53,7 +54,7 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Node(msgspec.Struct, frozen=True, gc=False):
-    """A file or directory of a tree. Not tracked by the garbage collector, which would take long for so many."""
+    """A file or directory of a tree. Not tracked by the garbage collector, because there are many."""
 
     parent: InodeId
     path: str
@@ -64,9 +65,9 @@ _Tree = dict[InodeId, _Node]
 
 
 def compare(older: Reader, newer: Reader, directory: InodeId) -> Generator[None, None, list[Difference]]:
-    """Step by step, so that others get their turn; what changes meanwhile in the present may be seen or not.
+    """Compare in steps, between which other requests run. Present changes meanwhile may be seen or not.
 
-    Raises SnapshotRefused for trees that are too large to be compared.
+    Raises SnapshotRefused if the trees are too large.
     """
     before = yield from _read_tree(older, directory)
     after = yield from _read_tree(newer, directory)
@@ -87,7 +88,7 @@ def compare(older: Reader, newer: Reader, directory: InodeId) -> Generator[None,
             for number, node in nodes
             if number not in before and node.parent in before
         ]
-    # A clock that stands still, or goes back, leaves the time of a directory as it was.
+    # If the clock stands still or goes back, a change does not change the directory's time.
     changed: set[InodeId] = set()
     for part in _parts(differences):
         yield
@@ -135,7 +136,7 @@ def _difference(kind: DiffKind, node: _Node, target: _Node | None = None) -> Dif
 
 
 def _is_moved(was: _Node, node: _Node) -> bool:
-    """Return whether its own entry changed; what merely lies in something that was moved is not named."""
+    """Return whether the entry itself was moved, rather than a directory above it."""
     return was.parent != node.parent or was.path.rpartition("/")[2] != node.path.rpartition("/")[2]
 
 

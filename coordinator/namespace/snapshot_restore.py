@@ -1,7 +1,7 @@
-"""Restoring a directory to what a snapshot shows: names are copied, data never.
+"""Restore a directory to a snapshot: names are copied, data never.
 
-The copy grows in small steps below a directory without a name, which nobody sees. When it is whole it takes the
-place of what the directory holds, in one commit; what was there goes the way of all that is deleted.
+The copy grows in small steps below a directory without a name. When it is complete, it replaces the contents of
+the directory in one commit. The old contents are reclaimed like any deleted tree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .snapshots import existing_snapshot, refuse_snapshotted
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """The progress of a copy of what a snapshot shows."""
+    """The progress of copying a snapshot."""
 
     path: NamespacePath
     snapshot: str
@@ -44,16 +44,16 @@ def begin(tx: Transaction, path: NamespacePath, snapshot: str) -> Restoration:
 
 
 def copy_step(tx: Transaction, restoration: Restoration, limit: int) -> Restoration:
-    """Copies about `limit` names and references more. Raises SnapshotRefused when the snapshot is gone."""
+    """Copy about `limit` further names and references. Raises SnapshotRefused if the snapshot is gone."""
     directory = _directory(tx, restoration)
     past = tx.at(restoration.at_tx, directory)
     return replace(restoration, growth=grow(tx, past, restoration.growth, limit, _as_it_was))
 
 
 def finish(tx: Transaction, restoration: Restoration, now_ms: int) -> list[ChunkRecord]:
-    """Puts the copy, which is whole, in place of what the directory holds. Raises SnapshotRefused.
+    """Replace the directory's contents by the complete copy. Raises SnapshotRefused.
 
-    The chunks that are to have more replicas than before.
+    Return the chunks that need more replicas than before.
     """
     assert restoration.growth.is_whole
     directory = _directory(tx, restoration)
@@ -74,7 +74,7 @@ def finish(tx: Transaction, restoration: Restoration, now_ms: int) -> list[Chunk
 
 
 def _charge(tx: Transaction, restoration: Restoration, directory: InodeId) -> None:
-    """The directory itself counts before and after."""
+    """Charge the change of usage. The directory itself counts before and after."""
     above = [*directories_above(tx, directory), directory]
     before = tree_usage(tx, above, existing_inode(tx, directory))
     copied = restoration.growth.copied
@@ -86,7 +86,7 @@ def _charge(tx: Transaction, restoration: Restoration, directory: InodeId) -> No
 
 
 def give_up(tx: Transaction, restoration: Restoration) -> None:
-    """Leaves the directory as it is, and the copy to be reclaimed. Does nothing once it is in place."""
+    """Leave the directory as it is, and reclaim the copy. Do nothing if the copy is in place."""
     if tx.unstage(restoration.top):
         tx.discard(restoration.top)
 

@@ -1,8 +1,8 @@
-"""Snapshots of directories: allowed, taken, named, seen and dropped, with HDFS's outcomes.
+"""Snapshots of directories: allow, take, rename, read and delete them, with HDFS's outcomes.
 
-A snapshot costs one row, whatever the directory holds. It is seen, read-only, below
-`<directory>/.snapshot/<name>`.
-A directory that has snapshots, and whatever lies above it, is neither deleted nor renamed.
+A snapshot costs one row, whatever the size of the directory. It is visible, read-only, at
+`<directory>/.snapshot/<name>`. A directory that has snapshots, and directories above it, can be neither deleted
+nor renamed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .resolution import find_existing
 
 
 class SnapshotPlace(NamedTuple):
-    """The state in which a path is looked up: now, or a snapshot, whose paths begin at its directory."""
+    """The state in which a path is looked up: the present, or a snapshot, whose paths begin at its directory."""
 
     reader: Reader
     path: NamespacePath
@@ -46,7 +46,7 @@ class SnapshotPlace(NamedTuple):
 
 
 class SnapshottableDirectory(NamedTuple):
-    """A directory that allows snapshots, the path of the one that it lies in, and how many snapshots it has."""
+    """A directory that allows snapshots, the path of its parent, and its number of snapshots."""
 
     status: InodeStatus
     parent: str
@@ -54,17 +54,17 @@ class SnapshottableDirectory(NamedTuple):
 
 
 class ListedSnapshot(NamedTuple):
-    """A snapshot as the directory that it shows, and the transaction that it is of."""
+    """A snapshot, listed as the directory that it shows, and its transaction."""
 
     status: InodeStatus
     at_tx: int
 
 
-# -- looking -----------------------------------------------------------------------------------------
+# -- reading -----------------------------------------------------------------------------------------
 
 
 def changeable_path(text: str) -> NamespacePath:
-    """A path whose file or directory is to be changed. Raises SnapshotIsReadOnly for one in a snapshot."""
+    """Parse a path that is to be changed. Raises SnapshotIsReadOnly for a path in a snapshot."""
     path = parse_path(text)
     if SNAPSHOTS_NAME in path.components:
         raise SnapshotIsReadOnly("Modification on a read-only snapshot is disallowed")
@@ -72,7 +72,7 @@ def changeable_path(text: str) -> NamespacePath:
 
 
 def snapshotted_directory(path: NamespacePath) -> NamespacePath | None:
-    """The directory whose `.snapshot` a path leads through; None for a path that leads through none."""
+    """Return the directory whose `.snapshot` a path leads through; None if there is none."""
     if SNAPSHOTS_NAME not in path.components:
         return None
     return path.ancestor(path.components.index(SNAPSHOTS_NAME))
@@ -110,7 +110,7 @@ def list_page(reader: Reader, path: NamespacePath, start_after: str | None, limi
 
 
 def status_of_list(reader: Reader, path: NamespacePath) -> InodeStatus:
-    """`.snapshot` itself is a directory of whose snapshots it holds. Raises FileNotFound."""
+    """Return the status of `.snapshot` itself, a directory. Raises FileNotFound."""
     return status_as("", _directory_of_list(reader, path))
 
 
@@ -128,7 +128,7 @@ def _status(reader: Reader, directory: InodeId, snapshot: Snapshot) -> InodeStat
 
 
 def snapshottable_directories(reader: Reader) -> list[SnapshottableDirectory]:
-    """All that have a name, in order of their paths."""
+    """Return all directories that allow snapshots and have a name, in order of their paths."""
     found = []
     for directory in reader.snapshot_directories():
         inode = reader.inode(directory)
@@ -141,13 +141,13 @@ def snapshottable_directories(reader: Reader) -> list[SnapshottableDirectory]:
 
 
 def list_snapshots(reader: Reader, path: NamespacePath) -> list[ListedSnapshot]:
-    """In order of their names. Raises SnapshotRefused, FileNotFound."""
+    """Return the snapshots of a directory in order of their names. Raises SnapshotRefused, FileNotFound."""
     directory = snapshottable(reader, path)
     return [ListedSnapshot(_status(reader, directory, one), one.at_tx) for one in reader.snapshots(directory)]
 
 
 def existing_snapshot(reader: Reader, path: NamespacePath, name: str) -> tuple[InodeId, Snapshot]:
-    """A directory and its snapshot. Raises SnapshotRefused, FileNotFound."""
+    """Return a directory and its snapshot. Raises SnapshotRefused, FileNotFound."""
     directory = snapshottable(reader, path)
     snapshot = reader.snapshot(directory, name)
     if snapshot is None:
@@ -159,7 +159,7 @@ def existing_snapshot(reader: Reader, path: NamespacePath, name: str) -> tuple[I
 
 
 def allow(tx: Transaction, path: NamespacePath) -> None:
-    """Lets snapshots of a directory be taken; that it does already is fine. Not one within another, as in HDFS."""
+    """Allow snapshots of a directory, if not done before. Directories that allow them may not nest, as in HDFS."""
     inode = find_existing(tx, path)
     if inode.kind is InodeKind.FILE:
         raise ParentNotDirectory(f"{path} (is not a directory)")
@@ -176,7 +176,7 @@ def allow(tx: Transaction, path: NamespacePath) -> None:
 
 
 def disallow(tx: Transaction, path: NamespacePath) -> None:
-    """Raises SnapshotRefused while there are snapshots; that it is not allowed is fine."""
+    """Disallow snapshots, if not done before. Raises SnapshotRefused while there are snapshots."""
     inode = find_existing(tx, path)
     if tx.snapshots(inode.inode):
         raise SnapshotRefused(
@@ -191,7 +191,7 @@ def default_name(now_ms: int) -> str:
 
 
 def create(tx: Transaction, path: NamespacePath, name: str, now_ms: int) -> None:
-    """Takes a snapshot of the directory as it is now. Raises SnapshotRefused, BadRequest, FileNotFound."""
+    """Take a snapshot of the directory's present state. Raises SnapshotRefused, BadRequest, FileNotFound."""
     directory = snapshottable(tx, path)
     _check_name(name)
     snapshots = tx.snapshots(directory)
@@ -205,7 +205,7 @@ def create(tx: Transaction, path: NamespacePath, name: str, now_ms: int) -> None
 
 
 def rename(tx: Transaction, path: NamespacePath, name: str, new_name: str) -> None:
-    """Raises SnapshotRefused, BadRequest, FileNotFound."""
+    """Rename a snapshot. Raises SnapshotRefused, BadRequest, FileNotFound."""
     directory = snapshottable(tx, path)
     _check_name(new_name)
     if tx.snapshot(directory, name) is None:
@@ -218,7 +218,7 @@ def rename(tx: Transaction, path: NamespacePath, name: str, new_name: str) -> No
 
 
 def delete(tx: Transaction, path: NamespacePath, name: str) -> None:
-    """Delete a snapshot; `reclaim` deletes later what it alone shows. Raises SnapshotRefused, FileNotFound."""
+    """Delete a snapshot; `reclaim` deletes later what only it holds. Raises SnapshotRefused, FileNotFound."""
     directory = snapshottable(tx, path)
     if tx.snapshot(directory, name) is None:
         raise SnapshotRefused(f"Cannot delete snapshot {name} from path {path}: the snapshot does not exist.")
@@ -226,7 +226,7 @@ def delete(tx: Transaction, path: NamespacePath, name: str) -> None:
 
 
 def refuse_snapshotted(tx: Transaction, inode: InodeId, path: NamespacePath) -> None:
-    """Before a directory loses its place. Raises SnapshotRefused if it, or one below it, has snapshots."""
+    """Raise SnapshotRefused if a directory that is to lose its place, or one below it, has snapshots."""
     found = tx.snapshotted_within(inode)
     if found is not None:
         raise SnapshotRefused(
@@ -236,7 +236,7 @@ def refuse_snapshotted(tx: Transaction, inode: InodeId, path: NamespacePath) -> 
 
 
 def snapshottable(reader: Reader, path: NamespacePath) -> InodeId:
-    """A directory that allows snapshots. Raises SnapshotRefused, FileNotFound."""
+    """Return a directory that allows snapshots. Raises SnapshotRefused, FileNotFound."""
     inode = find_existing(reader, path).inode
     if not reader.allows_snapshots(inode):
         raise SnapshotRefused(f"Directory is not a snapshottable directory: {path}")
@@ -248,7 +248,7 @@ def _path_of(reader: Reader, inode: InodeId) -> NamespacePath:
 
 
 def _check_name(name: str) -> None:
-    """Raises BadRequest, PathLimitExceeded for what cannot be a component of a path."""
+    """Check a snapshot's name. Raises BadRequest, PathLimitExceeded if it cannot be a component of a path."""
     if parse_path(f"/{name}").components != (name,) or ":" in name or name == SNAPSHOTS_NAME:
         raise BadRequest(f"{name!r} cannot be the name of a snapshot")
     check_name_length(name)

@@ -1,4 +1,4 @@
-"""Truncating and concatenating files, with HDFS's outcomes. No data moves: references are shortened and moved."""
+"""Truncate and concatenate files, with HDFS's outcomes. Only references change; no data is moved."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .retry_cache import RequestKey, cache_reply, cached_reply
 
 
 def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> list[ChunkRecord]:
-    """Leaves the file its first `length` bytes, and fences off who extends it. The chunks that were freed.
+    """Cut a file to its first `length` bytes, and fence off its writer. Return the chunks that were freed.
 
-    Raises FileNotFound, PathIsDirectory, IllegalChange for a length that it does not have.
+    Raises FileNotFound, PathIsDirectory, IllegalChange if the file is shorter.
     """
     if length < 0:
         raise IllegalChange(f"Cannot truncate to a negative file size: {length}.")
@@ -45,10 +45,10 @@ def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> 
 def concat(
     tx: Transaction, target: NamespacePath, sources: Sequence[NamespacePath], now_ms: int
 ) -> list[ChunkRecord]:
-    """Moves the contents of `sources`, in order, to the end of `target`; the sources are gone then.
+    """Move the contents of `sources`, in order, to the end of `target`, and delete the sources.
 
-    Done once where `is_repeated_concat`. The chunks whose replication has changed.
-    Raises FileNotFound, PathIsDirectory, IllegalChange for what HDFS does not concatenate.
+    Does nothing if `is_repeated_concat`. Return the chunks whose replication has changed. Raises FileNotFound,
+    PathIsDirectory, IllegalChange for files that HDFS does not concatenate.
     """
     inode = existing_file(tx, target)
     if is_repeated_concat(tx, target, sources, now_ms):
@@ -82,7 +82,7 @@ def concat(
 
 
 def _charge_concat(tx: Transaction, onto: Inode, sources: Sequence[Inode]) -> None:
-    """The target keeps its replication, and so do the bytes that it takes over."""
+    """Charge quotas. The target's replication applies to the bytes that it takes over."""
     gained = NamespaceUsage(0, sum(source.length for source in sources) * onto.replication)
     lost = [(directories_above(tx, source.inode), less(usage_of_file(source))) for source in sources]
     charge(tx, (directories_above(tx, onto.inode), gained), *lost)
@@ -91,9 +91,9 @@ def _charge_concat(tx: Transaction, onto: Inode, sources: Sequence[Inode]) -> No
 def is_repeated_concat(
     reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath], now_ms: int
 ) -> bool:
-    """Return whether just this was done a short while ago, so that the request is a repetition.
+    """Return whether this concatenation was done a short while ago, so that the request is a repetition.
 
-    As with a rename, no source must be there any more, and the target must be what the concatenation made of it.
+    As for a rename, the sources must be gone, and the target must be the result of the concatenation.
     """
     way = find(reader, target)
     if not way.is_whole or any(find(reader, source).is_whole for source in sources):
@@ -103,13 +103,13 @@ def is_repeated_concat(
 
 
 def _trace(made: Inode, sources: Sequence[NamespacePath]) -> RequestKey:
-    """Return the key of a concatenation's cached reply, which only its own target, unchanged, leads to."""
+    """Return the key of a concatenation's cached reply. It depends on the target's inode and its contents."""
     what = (made.inode, made.length, made.modified_ms, [str(path) for path in sources])
     return RequestKey(f"concat {RequestKey('', what).fingerprint().hex()}", what)
 
 
 def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath]) -> None:
-    """Raises for what HDFS does not concatenate."""
+    """Raise an error for files that HDFS does not concatenate."""
     if not sources:
         raise BadRequest("No sources given")
     if len(sources) > concat_sources_max:
@@ -133,7 +133,7 @@ def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[Namesp
 
 
 def existing_file(reader: Reader, path: NamespacePath) -> Inode:
-    """Raises FileNotFound, PathIsDirectory."""
+    """Return the inode of a file. Raises FileNotFound, PathIsDirectory."""
     inode = find_existing(reader, path)
     if inode.kind is InodeKind.DIRECTORY:
         raise PathIsDirectory(f"Path is not a file: {path}")
@@ -141,7 +141,7 @@ def existing_file(reader: Reader, path: NamespacePath) -> Inode:
 
 
 def _cut(tx: Transaction, inode: Inode, length: int) -> list[ChunkRecord]:
-    """Finds the reference in which the file is to end; positions of a file that has a name have no gaps."""
+    """Cut a file's references to a length. Return the chunks that were freed."""
     left = length
     for position, reference in enumerate(tx.references(inode.inode)):
         if left < reference.length:

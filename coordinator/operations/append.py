@@ -16,6 +16,7 @@ from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath
+from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import NoDatanodes, PeacefsError
@@ -134,7 +135,7 @@ class AppendOperations:
         return self._ctx.signer.sign(token)
 
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
-        access_checks.check_append(self._ctx.reader, path, self._ctx.caller(user))
+        access_checks.check_file(self._ctx.reader, path, self._ctx.caller(user), Access.WRITE)
         check_writer(self._ctx.reader, path)
         inode = namespace.check_append(self._ctx.reader, path)
         namespace.check_extension(self._ctx.reader, inode.inode, 0)
@@ -170,7 +171,7 @@ class AppendOperations:
         await self._ctx.under_construction.settle(parsed)
 
         def change(tx: Transaction) -> InodeId:
-            access_checks.check_append(tx, parsed, caller)
+            access_checks.check_file(tx, parsed, caller, Access.WRITE)
             inode = namespace.check_append(tx, parsed).inode
             tx.drop_lease(inode)
             return inode

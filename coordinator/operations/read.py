@@ -22,6 +22,7 @@ from peacefs.coordinator.metadata.model import ROOT, FileChunk, InodeId, InodeKi
 from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
+from peacefs.coordinator.namespace.permissions import Access
 from peacefs.protocol.errors import (
     AccessDenied,
     ChunkUnavailable,
@@ -317,7 +318,7 @@ def look_up(ctx: OperationContext, path: str, parsed: NamespacePath, user: str) 
     caller = ctx.caller(user)
     access_checks.check_way_to_snapshots(ctx.reader, parsed, caller)
     place = snapshots.locate(ctx.reader, parsed)
-    access_checks.check_open(place.reader, place.path, caller)
+    access_checks.check_file(place.reader, place.path, caller, Access.READ)
     status = namespace.status(place.reader, place.path)
     chunks = namespace.layout(place.reader, status.inode)
     if status.kind is InodeKind.DIRECTORY:
