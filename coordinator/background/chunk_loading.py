@@ -1,4 +1,4 @@
-"""Loading the chunks of the metadata into the core, page by page, when a coordinator starts."""
+"""Load the chunks of the metadata into the core, page by page, when a coordinator starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace import operations as namespace
 
-# Chunks that a starting coordinator loads before others get their turn.
+# Number of chunks that a starting coordinator loads per turn of the event loop.
 load_chunks_per_turn: Final = 250
 
 
@@ -30,7 +30,7 @@ class ChunkLoading:
         on_loaded: Callable[[], None],
         loading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`on_loaded` is called when all chunks are known; `loading` is entered while they are being loaded."""
+        """`on_loaded` is called when all chunks are loaded. The context `loading` is active meanwhile."""
         self._core = core
         self._reader = reader
         self._sleep = sleep
@@ -38,7 +38,7 @@ class ChunkLoading:
         self._loading = loading
 
     async def run(self) -> None:
-        """Load all chunks, and let others have their turn in between."""
+        """Load all chunks in turns, between which other tasks run."""
         after, count = 0, 0
         with self._loading():
             while page := namespace.chunk_page(self._reader, after, load_chunks_per_turn):

@@ -1,4 +1,4 @@
-"""The epoch and the GC floor as a service: take in epochs seen elsewhere, raise and release the floor."""
+"""The epoch and the GC floor: take in epochs that datanodes have seen, and raise and release the floor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADVICE = (
 
 
 class EpochService:
-    """The epoch and the floor of one coordinator, with what is said of them in its log."""
+    """The epoch and the floor of one coordinator. Logs what happens to them."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class EpochService:
         self._metadata = metadata
         self._reader = reader
         self._commit = commits
-        #: For changes of the namespace; refuses them while commits are missing.
+        #: For changes of the namespace: refuses them while commits are missing.
         self.commit = commits.unless(self.refuse_without_commits)
         self._on_fault = on_fault
-        #: True while commits are missing and nobody has accepted their loss: nothing may be changed then.
+        #: True while commits are missing and no operator has accepted their loss. Nothing may be changed then.
         self.lacks_commits = False
 
     def begin(self, begun: Begun, now_s: float) -> None:
-        """Lead from now on, in an epoch that was drawn."""
+        """Lead from now on, in a drawn epoch."""
         self._epochs.begin(begun.epoch, now_s, found_tx=begun.found_tx, floor=begun.floor)
         self.lacks_commits = self._reader.lacks_commits()
         if self.lacks_commits:
@@ -62,14 +62,14 @@ class EpochService:
         return self._epochs.numbering.epoch
 
     def refuse_without_commits(self) -> None:
-        """Raise ServiceUnready while commits are missing: whatever is changed now would go another way."""
+        """Raise ServiceUnready while commits are missing: changes now would diverge from the missing ones."""
         if self.lacks_commits:
             raise ServiceUnready(
                 f"commits of the coordinator's metadata are missing: nothing is changed. {_ADVICE}"
             )
 
     def seen(self, node: NodeId, epoch: int, commit: int = 0) -> None:
-        """A datanode, which is to be told our epoch, has seen these. Raises ServiceUnready on a full disk."""
+        """Take in what a datanode has seen, before it is told our epoch. Raises ServiceUnready."""
         before, lacked = self.epoch(), self.lacks_commits
         try:
             is_older = accept(self._epochs, self._metadata, node, epoch, commit)
@@ -97,15 +97,16 @@ class EpochService:
             )
 
     async def raise_gc_floor(self, now_s: float) -> None:
-        """Commit, where it is time, that what was drawn a while ago is settled; to be called at every tick."""
+        """Raise the floor over numbers that were drawn long enough ago, if it is time. Call it at every tick."""
         self.refuse_without_commits()
         change = self._epochs.advance(now_s)
         if change is not None:
             self._epochs.advanced(await self._commit(change, in_any_case=True))
 
     async def release_gc_floor(self) -> UnreferencedCounts | None:
-        """Release the floor and return what may be deleted from now on; None when it was not held. Raises
-        ServiceUnready.
+        """Release the floor. Return what may be deleted from now on; None if the floor was not held.
+
+        Raises ServiceUnready.
         """
         self.refuse_without_commits()
         if not await self._commit(lambda tx: tx.release_gc_floor()):
@@ -120,7 +121,7 @@ class EpochService:
         return counts
 
     async def accept_loss(self) -> bool:
-        """Go on without the commits that are missing; the floor stays held. Return whether any were."""
+        """Accept that commits are missing; the floor stays held. Return whether any were missing."""
         accepted = await self._commit(lambda tx: tx.accept_lost_commits())
         self.lacks_commits = self._reader.lacks_commits()
         if accepted:

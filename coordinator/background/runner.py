@@ -1,6 +1,6 @@
-"""Runs background tasks on the event loop. If one fails the whole service is to stop.
+"""Runs background tasks on the event loop. If a task fails, the whole service must stop.
 
-It would answer on while, say, nothing is repaired any more.
+Otherwise the service would go on answering while, for example, nothing is repaired any more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TaskRunner:
     def start(
         self, tasks: Iterable[tuple[str, Coroutine[Any, Any, None]]], on_failure: Callable[[], object]
     ) -> None:
-        """`on_failure` is called when a task has failed."""
+        """Start the tasks. `on_failure` is called if a task fails."""
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (fault := task.exception()) is not None:
@@ -39,7 +39,7 @@ class TaskRunner:
             self._tasks.append(task)
 
     async def stop(self) -> None:
-        """Ends all of it, wherever it is."""
+        """Cancel all tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -47,7 +47,7 @@ class TaskRunner:
 
 @contextmanager
 def nothing_is_garbage() -> Iterator[None]:
-    """Keep the garbage collector from looking through what is made within: it stays, and there is much of it."""
+    """Exclude the objects made in this context from garbage collection: they are many, and they stay."""
     gc.disable()
     try:
         yield

@@ -1,8 +1,7 @@
-"""The coordinator's background tasks: load chunks, tick the core, and repeat what is done now and then.
+"""The coordinator's background tasks: load chunks, tick the core, and repeat periodic work.
 
-The core decides; here is when, and that no task holds others up for long. Whoever runs a coordinator runs all
-of `CoordinatorTasks.all`, the service and the simulated world alike: a task that is added there is played under
-seeds.
+The core decides what to do. This module decides when, and that no task blocks the others for long. The service and
+the simulation run all of `CoordinatorTasks.all`, so a new task is simulated, too.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from peacefs.protocol.errors import ServiceUnready
 from .chunk_loading import ChunkLoading
 from .ticking import Ticking
 
-# The coordinator checks so often whether something in a trash has expired; the longest time it may be kept.
+# Interval in which the coordinator looks for expired trash, and the longest time for which trash may be kept.
 trash_look_interval_s: Final = 60.0
 access_times_interval_s: Final = 1.0
 temporary_look_interval_s: Final = 1800.0
@@ -27,7 +26,7 @@ supervision_tick_interval_s: Final = 0.5
 
 
 class Periodic(NamedTuple):
-    """A task that repeats. What is refused while the disk is full is done when there is room."""
+    """A task that repeats. Work that is refused because the disk is full is done when there is room."""
 
     name: str
     every_s: float
@@ -35,7 +34,7 @@ class Periodic(NamedTuple):
 
 
 class CoordinatorTasks:
-    """The tasks of one coordinator, which end with it. Where a task raises, the coordinator has failed."""
+    """The tasks of one coordinator. If a task raises an error, the coordinator has failed."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class CoordinatorTasks:
         sleep: Callable[[float], Awaitable[None]],
         collect_temporary_hours: float | None = None,
     ) -> None:
-        """Temporary files that have been left for so many hours are deleted; None for never."""
+        """Temporary files of dead writers are deleted after these hours; None for never."""
         self._chunk_loading = chunk_loading
         self._ticking = ticking
         self._files = files
@@ -58,16 +57,16 @@ class CoordinatorTasks:
         self._collect_temporary_hours = collect_temporary_hours
 
     def all(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Each task with its name, to be run until the coordinator ends."""
+        """All tasks by name, to be run until the coordinator ends."""
         yield from self.of_any()
         yield from self.of_leader()
 
     def of_any(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """The tasks of every coordinator, whether it leads or stands by."""
+        """The tasks of each coordinator, whether it leads or stands by."""
         yield "loading chunks", self._chunk_loading.run()
 
     def of_leader(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """The tasks that begin when it leads."""
+        """The tasks that begin when the coordinator leads."""
         yield "ticking", self._ticking.keep()
         for periodic in self._periodic():
             yield periodic.name, self._repeat(periodic)

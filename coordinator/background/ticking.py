@@ -1,4 +1,4 @@
-"""The tick of the coordinator's core: time passes for it, and what it leaves undone is done in turns."""
+"""Ticks the coordinator's core, and does the work that a tick leaves in turns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from peacefs.protocol.errors import ServiceUnready
 
 from .epoch_floor import EpochService
 
-# While copies are under way: those that are done make room for others at the next tick alone, and a small chunk is
+# Interval while copies are under way. A finished copy makes room for another only at a tick, and a small chunk is
 # copied in a few milliseconds.
 repair_tick_interval_s: Final = 0.05
 tidy_interval_s: Final = 60.0
 
 
 class Ticking:
-    """Ticks the core of a coordinator, which leads or stands by."""
+    """Ticks the core of a coordinator that leads or stands by."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Ticking:
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        """`perform` performs what the core commands. Each tick also raises the GC floor and tidies names up."""
+        """`perform` performs the core's commands. Each tick also raises the GC floor and reclaims names."""
         self._core = core
         self._perform = perform
         self._epochs = epochs
@@ -40,11 +40,11 @@ class Ticking:
         self._monotonic = monotonic
         self._sleep = sleep
         self._tidy_at_s = 0.0
-        #: When the core was ticked last.
+        #: Time of the last tick.
         self.ticked_s = monotonic()
 
     def stand_by(self) -> None:
-        """Time passes while another coordinator leads."""
+        """Tick while another coordinator leads."""
         now_s = self.ticked_s = self._monotonic()
         self._perform(self._core.stand_by(now_s))
 
@@ -62,7 +62,7 @@ class Ticking:
             await self._sleep(0 if self._core.has_more else interval_s)
 
     async def _take_turns(self, until_s: float) -> None:
-        """Do what the tick has left, while others get their turn in between, and not beyond the next tick."""
+        """Do the work that the tick has left, in turns, until the next tick is due."""
         while self._core.has_more and self._monotonic() < until_s:
             await self._sleep(0)
             self._perform(self._core.turn(self._monotonic()))

@@ -1,8 +1,8 @@
-"""Stands before a coordinator's answers: while another one leads clients are told so, while nobody does they wait.
+"""Decides whether clients get answers: redirects them while another coordinator leads, holds them while none does.
 
-A stock Hadoop client that is told "standby" asks the next address at once, without a pause, and gives up after
-few of these; so that is said only while somebody else is known to lead. What operators look at is answered by a
-standby, too, from what it has.
+A stock Hadoop client that is told "standby" asks the next address at once, without a pause, and gives up after a
+few such answers. So clients are told "standby" only while another coordinator is known to lead. Requests of
+operators are answered by a standby, too, from its own state.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 
 from .leadership import Leadership
 
-#: Paths that say how a coordinator fares, or copy its metadata.
+#: Paths that report the coordinator's state, or copy its metadata.
 _OF_ANY = ("/", "/metrics", "/v1/status", "/v1/fsck", "/v1/metadata/backup", "/v1/openapi.json", "/v1/docs")
 _PREFIXES_OF_ANY = ("/ui/", "/health/", "/v1/live/")
 _READS = ("GET", "HEAD")
 
 
 class Door:
-    """Used from one event loop only."""
+    """The rule for all answers. Used from one event loop only."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Door:
         hold_s: float = takeover_hold_s,
         waiting_max: int = startup_waiting_max,
     ) -> None:
-        """`leader_lives` finds out whether the leader takes connections: its lease outlives it by two seconds."""
+        """`leader_lives` checks that the leader accepts connections: a lease outlives its leader by 2 s."""
         self._leadership = leadership
         self._leader_lives = leader_lives
         self._clock = clock
@@ -46,7 +46,7 @@ class Door:
 
     @property
     def may_answer(self) -> bool:
-        """Return whether `pass_through` lets calls through at once."""
+        """Return whether `pass_through` lets requests through at once."""
         return self._leadership.may_answer
 
     def refusal(self, *, is_read: bool) -> ServiceUnready | None:
@@ -82,7 +82,7 @@ class Door:
 
 
 class HttpDoor:
-    """The door of HTTP, before another application."""
+    """Applies the rule to HTTP, in front of another application."""
 
     def __init__(self, app: App, door: Door, leadership: Leadership) -> None:
         self._app = app
@@ -91,7 +91,7 @@ class HttpDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._leadership.may_answer and scope.get("method") not in _READS:
-            # The journal fences its changes.
+            # The journal fences the changes of this coordinator.
             await self._app(scope, receive, send)
             return
         if scope.get("type") != "http" or _is_of_any(scope["path"]):
@@ -105,7 +105,7 @@ class HttpDoor:
         await self._app(scope, receive, self._while_it_leads(scope, send))
 
     def _while_it_leads(self, scope: Scope, send: Send) -> Send:
-        """Say nothing that was read before this process was stopped for long, and others led meanwhile."""
+        """Refuse to send what was read before this process was stopped for long, because others may have led."""
         is_refused = False
 
         async def send_if_it_leads(message: Message) -> None:

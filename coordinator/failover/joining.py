@@ -1,6 +1,6 @@
-"""Prepares the store of a coordinator with a journal: made, held against the journal, or copied from the leader.
+"""Prepares a coordinator's store: makes it, compares it with the journal, or copies the leader's.
 
-Everything here is before the first event loop, and may wait: for etcd, for a leader.
+All of this happens before the first event loop, and may wait for etcd or for a leader.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
 
 log = logging.getLogger("peacefs.coordinator")
 _COMPLAINT_INTERVAL_S = 5.0
-# Time for which the leader shows why a coordinator did not start. Each failed start begins it again.
+# Seconds for which the leader shows why a coordinator did not start. Each failed start begins them again.
 problem_shown_s: Final = 3600.0
 
 
 class LeaderAccess(Protocol):
-    """The way to the coordinator that leads: `StoreCopying`."""
+    """The connection to the leading coordinator: `StoreCopying`."""
 
     def greet(self, leader: Member, cluster: str, /) -> None:
-        """Shake hands with it. Raises PeerRefused where we are not believed, and PeacefsError."""
+        """Shake hands with the leader. Raises PeerRefused if it does not accept us, PeacefsError."""
 
     def copy(self, leader: Member, cluster: str, target: Path, /) -> None:
-        """Copy its metadata to a file that is not there yet. Raises PeerRefused, PeacefsError."""
+        """Copy the leader's metadata to a new file. Raises PeerRefused, PeacefsError."""
 
 
 class Joined(NamedTuple):
-    """A store that is a part of the journal, and the journal's identity."""
+    """A store that agrees with the journal, and the journal's identity."""
 
     metadata: Metadata
     identity: JournalIdentity
 
 
 class Joining:
-    """One coordinator's way into the journal. Used once, by the process, before it serves.
+    """Joins one coordinator to the journal. Used once, by the process, before it serves.
 
-    `join` returns no store that is not a part of the journal: such a store could answer with what is not so.
+    `join` returns only a store that agrees with the journal. Any other store could give wrong answers.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Joining:
         self._complained_s = float("-inf")
 
     def join(self) -> Joined:
-        """Wait for what is needed. Raises StartupError for what waiting does not help."""
+        """Wait until the store is ready. Raises StartupError if waiting does not help."""
         while True:
             try:
                 if (joined := self._try_to_join()) is not None:
@@ -115,7 +115,7 @@ class Joining:
         return None
 
     def _found(self) -> Joined | None:
-        """Make a store and begin the journal, unless somebody else is about to."""
+        """Make a store and begin the journal, unless another coordinator is about to."""
         if not self._journal.campaign(self._me, leader_lease_s):
             self._complain("another coordinator begins the journal; waiting for it")
             return None
@@ -141,7 +141,7 @@ class Joining:
         return None
 
     def _greet_leader(self, identity: JournalIdentity) -> None:
-        """Find out now, not at the takeover, that datanodes and clients would not believe this coordinator."""
+        """Check before the takeover that datanodes and clients would accept this coordinator."""
         leader = self._journal.leader()
         if leader is None or leader == self._me:
             return
@@ -160,7 +160,7 @@ class Joining:
                 f"begin another one from this store: `peacefs metadata leave-journal --dir {self._directory}`"
             )
         if identity is None:
-            # The store knows it first: where this is cut short, the same one is begun again.
+            # Write it to the store first. If this is interrupted, the same journal is begun again.
             begun = JournalIdentity(metadata.cluster_id, place.journal or uuid.uuid4().hex)
             metadata.follow(begun.journal)
             identity = self._journal.begin(begun)
@@ -182,7 +182,7 @@ class Joining:
         return identity
 
     def _why_not_followed(self, metadata: Metadata) -> str | None:
-        """Return why the journal does not go on from a store, None if it does."""
+        """Return why the journal does not continue a store; None if it does."""
         ends, number = self._journal.ends(), metadata.journal_place().number
         if ends is not None and ends[0].number > number + 1:
             return "the journal was trimmed beyond what is here"

@@ -1,7 +1,7 @@
-"""Know whether this coordinator leads, and may answer. Pure: `clock` is passed in, its shell tells what it saw.
+"""Know whether this coordinator leads, and may answer. Pure: `clock` is passed in.
 
-What is committed is fenced by the journal. This is about reads: one that was answered by a leader that has been
-replaced would show what is no longer so. A leader therefore answers only for a while after it was confirmed.
+The journal fences commits, so this is about reads: a leader that has been replaced would show outdated state. So a
+leader answers only for a limited time after its lease was confirmed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from peacefs.coordinator.journal.port import Member
 from peacefs.coordinator.limits import leader_lease_s
 from peacefs.protocol.errors import ServiceUnready, Standby
 
-# A leader that was not confirmed for so long answers nobody, until it is.
+# A leader answers nobody after this many seconds without confirmation of its lease.
 leader_silence_max_s: Final = 1.5
 
 
 class Leadership:
-    """One coordinator's view. Used from one event loop only."""
+    """One coordinator's knowledge of who leads. Used from one event loop only."""
 
     def __init__(self, clock: Callable[[], float], me: Member | None) -> None:
-        """Without `me` there is one coordinator, which always leads."""
+        """Without `me` there is only one coordinator, which always leads."""
         self.clock = clock
         self.me = me
         self.leads = me is None
-        #: The epoch of the leader, as far as is known here.
+        #: The epoch of the leader, if known.
         self.epoch = 0
         self.leader: Member | None = None
         self._seen_s = float("-inf")
@@ -37,32 +37,32 @@ class Leadership:
         return cls(lambda: 0.0, None)
 
     def known_as(self, me: Member) -> None:
-        """The addresses of this coordinator, once it listens."""
+        """Set the addresses of this coordinator, once it listens."""
         self.me = me
 
     def stand_down(self) -> None:
-        """Answer nobody any more: another one is about to lead."""
+        """Stop answering, because another coordinator is about to lead."""
         self.leads = False
         self._confirmed_s = float("-inf")
 
     def seen(self, leader: Member | None) -> None:
-        """Somebody leads, or nobody does, at this moment."""
+        """Note who leads now; None for nobody."""
         self.leader = leader
         self._seen_s = self.clock()
 
     def confirmed(self, since_s: float) -> None:
-        """The lease was renewed by a call that began then."""
+        """Note that the lease was renewed by a call that began at this time."""
         self._confirmed_s = max(self._confirmed_s, since_s)
 
     def begin(self, epoch: int) -> None:
-        """This coordinator leads, in this epoch."""
+        """Lead from now on, in this epoch."""
         self.leads = True
         self.epoch = epoch
         self.leader = self.me
 
     @property
     def may_answer(self) -> bool:
-        """Return whether nobody else can have led for long enough to have changed anything."""
+        """Return whether no other coordinator can have led for long enough to change anything."""
         if self.me is None:
             return True
         return self.leads and self.clock() - self._confirmed_s < leader_silence_max_s
@@ -75,12 +75,12 @@ class Leadership:
         return self.clock() - self._seen_s < leader_lease_s
 
     def refuse_to_commit(self) -> None:
-        """Raise as `refuse_standby` unless this coordinator leads. The journal has the last word, not a clock."""
+        """Raise as `refuse_standby` does unless this coordinator leads. The journal decides, not a clock."""
         if not self.leads:
             self.refuse_standby()
 
     def refuse_standby(self) -> None:
-        """Raise Standby while another one leads, ServiceUnready while nobody does."""
+        """Raise Standby while another coordinator leads, ServiceUnready while none does."""
         if self.may_answer:
             return
         if self.knows_leader:

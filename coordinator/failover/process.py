@@ -1,4 +1,4 @@
-"""The failover of a coordinator that is a process: joins before it serves, follows and leads on its event loop."""
+"""Failover in a coordinator process: join before serving, then follow and lead on its event loop."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from .leadership import Leadership
 from .service import Failover, FarBehind, Follower
 from .store_copying import StoreCopying
 
-# Before clients are sent to it, a standby looks whether the leader takes connections, at most this often.
+# Minimum interval in which a standby checks that the leader accepts connections, before it sends clients there.
 leader_probe_s: Final = 0.2
 leader_probe_timeout_s: Final = 0.5
 
 
 log = logging.getLogger("peacefs.coordinator")
-#: Whoever supervises the process starts it again: EX_TEMPFAIL.
+#: EX_TEMPFAIL: the supervisor starts the process again.
 EXIT_TO_START_AGAIN = 75
-#: The time in which whoever had it hand over is told of that, before it stops.
+#: Time to answer the request for a hand-over before the process stops.
 _ANSWERED_WITHIN_S = 1.0
 
 
 class FailoverProcess:
-    """The journal of one process, and what comes of it. `metadata` is a part of the journal once it has joined."""
+    """The failover of one process. `metadata` agrees with the journal once it has joined."""
 
     def __init__(self, options: JournalOptions, me: Member, *, no_tls: bool) -> None:
         """Raises StartupError."""
@@ -57,9 +57,9 @@ class FailoverProcess:
         signer: Signer,
         tls: TlsIdentity | None,
     ) -> Metadata:
-        """Return the store at a path, made or copied where there is none. Raises StartupError.
+        """Return the store at a path. Make or copy it if there is none. Raises StartupError.
 
-        `open_store` opens it, or makes one, to follow the journal.
+        `open_store` opens or makes a store that follows the journal.
         """
         me = self.leadership.me
         assert me is not None
@@ -95,18 +95,18 @@ class FailoverProcess:
         return None if self.failover is None else self.failover.standings.status()
 
     def others(self) -> list[str]:
-        """Return the addresses of the other coordinators that are there."""
+        """Return the addresses of the other running coordinators."""
         standings = () if self.failover is None else self.failover.standings.all
         me = self.leadership.me
         there = [each.member.name for each in standings if not each.problem]
         return sorted(name for name in there if me is None or name != me.name)
 
     async def hand_over(self, stop: Callable[[], object]) -> str:
-        """Have another coordinator lead; return its name. `stop` ends this process, to be started as a standby.
+        """Have another coordinator lead; return its name. `stop` ends this process, which restarts as a standby.
 
-        Raises Standby, BadRequest: this coordinator leads on, or did not lead.
+        Raises Standby, BadRequest; then this coordinator leads on, or did not lead.
         """
-        # Whoever asked may go away, and half of it must not be left.
+        # The caller may disconnect, but the hand-over must not stop half-way.
         handing = asyncio.ensure_future(self._hand_over(stop))
         return await asyncio.shield(handing)
 
@@ -118,7 +118,7 @@ class FailoverProcess:
         return leader.name
 
     def close(self) -> None:
-        """Give the lease back, so that another one may lead at once."""
+        """Give the lease back, so that another coordinator can lead at once."""
         try:
             self._journal.resign()
         except (JournalUnsure, JournalRefused) as problem:
@@ -127,7 +127,7 @@ class FailoverProcess:
 
 
 class LeaderProbe:
-    """Finds out whether the leader takes connections, once for all who ask in the same moment."""
+    """Finds out whether the leader accepts connections, once for all callers of the same moment."""
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership = leadership
@@ -157,7 +157,7 @@ async def _takes_connections(leader: Member) -> bool:
 
 
 def _end(why: str) -> NoReturn:
-    """End this process now: nothing that it would still answer may be so any more."""
+    """End this process now: its answers could be outdated."""
     log.critical("%s: stopping", why)
     logging.shutdown()
     os._exit(EXIT_TO_START_AGAIN)

@@ -1,7 +1,7 @@
-"""Relays the requests of those who know one address alone from a standby to the coordinator that leads.
+"""Relays requests of clients that know only one address from a standby to the leading coordinator.
 
-Hadoop's OAuth2 providers fetch tokens from one address, and give up at any refusal: whichever coordinator that is,
-it answers, for the leader does through it. Only that is relayed; everybody else knows all addresses.
+Hadoop's OAuth2 providers fetch tokens from one address, and give up at any refusal. So each coordinator answers
+them; a standby asks the leader. Other requests are not relayed, because other clients know all addresses.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from peacefs.runtime.tls import TlsIdentity
 
 from .leadership import Leadership
 
-# A standby waits so long for what it asks the leader in another's place, of at most so many bytes.
+# Seconds for which a standby waits for the leader's answer, and the maximum size of a request.
 relay_timeout_s: Final = 10.0
 relayed_body_bytes_max: Final = 64 * KIB
 
 
-#: Paths that are asked at one address.
+#: Paths of clients that know only one address.
 _RELAYED = ("/v1/oauth2/token",)
 _HEADERS_THERE = (b"content-type", b"authorization")
 _HEADERS_BACK = ("content-type", "cache-control", "pragma", "www-authenticate")
@@ -39,12 +39,12 @@ class Relayed(NamedTuple):
     body: bytes
 
 
-#: Makes a request of the leader. Raises OSError, http.client.HTTPException.
+#: Sends a request to the leader. Raises OSError, http.client.HTTPException.
 Ask = Callable[[Member, str, dict[str, str], bytes], Awaitable[Relayed]]
 
 
 class Relay:
-    """Before the application: answers by the leader what is asked of a standby, while it knows who leads."""
+    """A layer in front of the application. While it knows the leader, a standby relays to it."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Relay:
         await send({"type": "http.response.body", "body": answer.body})
 
     async def _answer(self, path: str, headers: dict[str, str], body: bytes) -> Relayed | None:
-        """Return the leader's answer, None when this coordinator leads by then. Raises ServiceUnready."""
+        """Return the leader's answer; None if this coordinator leads by then. Raises ServiceUnready."""
         leadership = self._leadership
         give_up_s = self._clock() + takeover_hold_s
         while not leadership.may_answer:
@@ -101,7 +101,7 @@ class Relay:
 
 
 def ask_over_http(tls: TlsIdentity | None) -> Callable[[Member, str, dict[str, str], bytes], Relayed]:
-    """Return what asks over HTTP, and over TLS where the cluster does; it waits for the answer."""
+    """Return a function that sends a request over HTTP, or TLS in a cluster with TLS, and waits for the answer."""
 
     def ask(leader: Member, path: str, headers: dict[str, str], body: bytes) -> Relayed:
         if tls is None:
@@ -128,7 +128,7 @@ def ask_over_http(tls: TlsIdentity | None) -> Callable[[Member, str, dict[str, s
 
 
 async def _body(receive: Receive) -> bytes:
-    """Raises BadRequest."""
+    """Read the body. Raises BadRequest."""
     body = b""
     while True:
         message = await receive()
@@ -140,7 +140,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _again(body: bytes) -> Receive:
-    """Return what gives a body that was taken already."""
+    """Return a `receive` that yields a body that was read already."""
 
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}

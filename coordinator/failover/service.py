@@ -1,7 +1,8 @@
-"""Follows the journal until nobody leads, takes over, and renews the lease from then on.
+"""Follows the journal until nobody leads, then takes over and renews the lease.
 
-The order of a takeover is what makes it safe: the lease, so that only one tries; the epoch, after which nobody
-else can append; the entries that are left, which are the last; an epoch of the store, the first entry of ours.
+The order of a takeover makes it safe. First comes the lease, so that only one coordinator tries. Next is the
+epoch, after which no other coordinator can append. Then the remaining entries are read; they are the last. An
+epoch of the store is the first entry of the new leader.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ from .leadership import Leadership
 from .standings import Run, Standings, journal_kept_bytes, journal_read_entries
 
 leader_renew_interval_s: Final = 0.5
-# A leader that hands over looks this often who leads; when nobody does after so long, it leads on.
+# Interval in which a leader that hands over looks for the new leader, and time after which it leads on if there is
+# none.
 hand_over_poll_s: Final = 0.05
 hand_over_wait_s: Final = 5.0
-# Coordinators state how far they have come this often, and trim what all of them have.
+# Interval in which coordinators state their progress, and trim entries that all coordinators have.
 standing_interval_s: Final = 1.0
 journal_trim_interval_s: Final = 5.0
 
@@ -46,13 +48,13 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class Follower(Protocol):
-    """The coordinator that stands by or leads, as the failover sees it."""
+    """The coordinator that stands by or leads, as failover uses it."""
 
     def changed(self, touched: Touched) -> None:
-        """The metadata was changed by entries of another coordinator."""
+        """Take in changes by entries of another coordinator."""
 
     def tick(self) -> None:
-        """Time passes while another one leads."""
+        """Tick while another coordinator leads."""
 
     @property
     def is_warm(self) -> bool:
@@ -63,13 +65,13 @@ class Follower(Protocol):
 
 
 class FarBehind(Exception):
-    """The journal was trimmed beyond what the store has: it has to be copied anew."""
+    """The journal was trimmed beyond the store's last entry, so the store must be copied anew."""
 
 
 class Failover:
-    """One coordinator's part in it: follow, take over, stay the leader, hand over. Used from one event loop only.
+    """One coordinator's failover: follow, take over, keep leading, hand over. Used from one event loop only.
 
-    Two coordinators never append in one epoch. Kept by the process, or played by the simulation.
+    Two coordinators never append in the same epoch. Run by the process and by the simulation.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Failover:
         on_replaced: Callable[[str], NoReturn],
         kept_bytes: int = journal_kept_bytes,
     ) -> None:
-        """`on_replaced` ends the process of a leader that leads no longer."""
+        """`on_replaced` ends the process of a leader that was replaced."""
         assert leadership.me is not None
         self._me: Member = leadership.me
         self._writer = writer
@@ -126,11 +128,11 @@ class Failover:
             except (JournalUnsure, JournalRefused) as problem:
                 self._complain("the lease cannot be renewed: %s", problem)
             except JournalFull as full:
-                # Names are read on, and what all coordinators have is trimmed.
+                # Reads go on, and entries that all coordinators have are trimmed.
                 self._complain("%s: nothing can be changed", full)
 
     def _complain(self, text: str, problem: Exception) -> None:
-        """Log what lasts once in a while."""
+        """Log a lasting problem once in a while."""
         if self._clock() - self._complained_s >= journal_trim_interval_s:
             self._complained_s = self._clock()
             log.warning(text, problem)
@@ -152,7 +154,7 @@ class Failover:
             await self._try_to_lead()
 
     def _look(self) -> Look:
-        """Look at what is new in the journal. Raises FarBehind."""
+        """Read what is new in the journal. Raises FarBehind."""
         number = self._metadata.journal_place().number
         seen = self._journal.look(self._metadata.read_after, journal_read_entries)
         if not seen.entries:
@@ -165,7 +167,7 @@ class Failover:
         return seen
 
     async def _catch_up(self) -> None:
-        """Apply all entries that are there."""
+        """Apply all new entries."""
         while True:
             seen = await self._run(self._look)
             if not seen.entries:
@@ -179,7 +181,7 @@ class Failover:
         try:
             begun = await self._take_over()
         except (JournalUnsure, JournalRefused, JournalFull, MetadataFull):
-            # Somebody else may fare better.
+            # Another coordinator may be more successful.
             await self._give_up()
             raise
         if begun is None:
@@ -195,7 +197,7 @@ class Failover:
         epoch = max(before, self._metadata.epoch) + 1
         if not await self._run(lambda: self._writer.take(before, epoch)):
             return None
-        # From here on nobody else appends: what is read now is all.
+        # No other coordinator can append from here on, so these entries are the last.
         await self._catch_up()
         ends = await self._run(self._journal.ends)
         place = self._metadata.journal_place()
@@ -219,14 +221,14 @@ class Failover:
     async def _stay_leader(self) -> None:
         began_s = self._clock()
         has_lease = await self._run(self._journal.renew)
-        # One that held the lease before may have been slow to take the epoch: whoever has that leads.
+        # An earlier holder of the lease may be slow to take the epoch. Whoever has the epoch leads.
         if await self._run(self._journal.epoch) != self._writer.epoch:
             self._on_replaced("another coordinator leads now")
         if not has_lease and not self._is_handing_over:
-            # It ended while the journal was away, and nobody took it.
+            # The lease ended while the journal was unreachable, and nobody took it.
             has_lease = await self._run(lambda: self._journal.campaign(self._me, leader_lease_s))
         if self._is_handing_over:
-            # A hand-over began meanwhile: the lease that was asked for here is for another one to have.
+            # A hand-over began meanwhile. The lease is now for another coordinator.
             await self._give_up()
             return
         if has_lease:
@@ -244,10 +246,10 @@ class Failover:
     # -- handing over --------------------------------------------------------------------------------
 
     async def hand_over(self) -> Member:
-        """Have another coordinator lead, and return it; this one answers nobody from then on.
+        """Have another coordinator lead, and return it. This one stops answering at once.
 
-        Raises Standby where another one leads already, and BadRequest when nobody is ready to, or nobody did in
-        time: then this one leads on. Where it cannot, it ends.
+        Raises Standby if another coordinator leads already. Raises BadRequest if none is ready, or none led in
+        time; then this one leads on. If it cannot, the process ends.
         """
         leadership = self._leadership
         if not leadership.leads:
@@ -267,7 +269,7 @@ class Failover:
         return leader
 
     async def _await_other(self, give_up_s: float) -> Member | None:
-        """Return who leads, None when this one does again. Ends the process when neither can be."""
+        """Return the new leader; None if this coordinator leads again. Ends the process if neither is possible."""
         while True:
             try:
                 leader = await self._run(self._journal.leader)
@@ -283,7 +285,7 @@ class Failover:
             await self._sleep(hand_over_poll_s)
 
     async def _lead_on(self) -> bool:
-        """Lead as before, if nobody did meanwhile."""
+        """Lead again, if nobody else led meanwhile."""
         began_s = self._clock()
         if not await self._run(lambda: self._journal.campaign(self._me, leader_lease_s)):
             return False

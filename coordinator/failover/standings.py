@@ -1,4 +1,4 @@
-"""How far the coordinators of a journal are, as they state it there, and the trimming of what all of them have."""
+"""The progress that the coordinators of a journal state, and the trimming of entries that all of them have."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from peacefs.protocol.values.cluster_status import CoordinatorStatus, FailoverSt
 
 from .leadership import Leadership
 
-# A standby reads so many entries at once, and no more of them when they have so many bytes.
+# Maximum number of entries, and of their bytes, that a standby reads at once.
 journal_read_entries: Final = 256
-# Coordinators that have not stated how far they are for so long are forgotten.
+# Seconds of silence after which a coordinator's statement is forgotten.
 standing_lives_s: Final = 10.0
-# Entries that all coordinators have are trimmed, but for so many bytes; beyond the maximum nothing is changed.
+# Bytes of entries that are kept although all coordinators have them, and maximum size of the journal, beyond which
+# changes are refused.
 journal_kept_bytes: Final = 64 * MIB
 
 
@@ -25,15 +26,15 @@ T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Runs what may block, off the event loop."""
+    """Runs blocking work off the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Standings:
-    """The coordinators of one journal, as one of them sees them. Used by its failover, from one event loop only.
+    """The coordinators of one journal, as one of them sees them. Used from one event loop only.
 
-    An entry is trimmed only when it is on the disks of all coordinators that state themselves.
+    An entry is trimmed only when it is on the disks of all coordinators that have stated their progress.
     """
 
     def __init__(
@@ -52,24 +53,24 @@ class Standings:
         self._metadata = metadata
         self._leadership = leadership
         self._kept_bytes = kept_bytes
-        #: The number of the last entry that was seen in the journal.
+        #: Number of the last entry seen in the journal.
         self._last_seen = 0
         self._all: tuple[Standing, ...] = ()
 
     @property
     def all(self) -> tuple[Standing, ...]:
-        """Return the coordinators that state themselves, this one too."""
+        """Return the coordinators that have stated their progress, with this one."""
         return self._all
 
     async def state(self, *, is_warm: bool) -> None:
-        """Say how far this coordinator has come, and hear of the others."""
+        """State this coordinator's progress, and read the others'."""
         applied, synced = self._metadata.journal_place().number, self._metadata.entry_synced
         standing = Standing(self._me, applied, synced, is_warm)
         await self._run(lambda: self._journal.stand(standing, standing_lives_s))
         self._all = tuple(await self._run(self._journal.standings))
 
     async def trim(self) -> None:
-        """Remove what all coordinators have on their disks, but for the last of it."""
+        """Remove entries that all coordinators have on their disks, except the newest."""
         await self._run(self._trim)
 
     def _trim(self) -> None:
@@ -94,19 +95,19 @@ class Standings:
         self._writer.measure()
 
     def looked(self, seen: Look) -> None:
-        """Take note of entries that were read."""
+        """Note entries that were read."""
         if seen.entries:
             self._last_seen = max(self._last_seen, seen.entries[-1].number)
 
     @property
     def lag(self) -> int:
-        """Return how many entries the store lacks, as far as is known."""
+        """Return how many entries the store lacks, if known."""
         number = self._metadata.journal_place().number
         self._last_seen = max(self._last_seen, number)
         return self._last_seen - number
 
     def status(self) -> FailoverStatus:
-        """Return who leads and how far the coordinators are."""
+        """Return who leads, and the progress of the coordinators."""
         leader, lag = self._leadership.leader, self.lag
         return FailoverStatus(
             leads=self._leadership.leads,
@@ -128,7 +129,7 @@ class Standings:
         )
 
     def successor(self) -> Member | None:
-        """Return another coordinator that may lead, None where nobody is there."""
+        """Return another coordinator that may lead; None if there is none."""
         for each in self._all:
             if each.member.name != self._me.name and each.is_warm:
                 return each.member

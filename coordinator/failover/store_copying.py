@@ -1,4 +1,4 @@
-"""Copies the metadata of the coordinator that leads, over its port for datanodes, to a file."""
+"""Copies the leader's metadata to a file, over its port for datanodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from peacefs.runtime.tls import TlsIdentity
 
 
 class StoreCopying:
-    """Speaks to the leader as a coordinator that knows the cluster's secret."""
+    """Talks to the leader as a coordinator that has the cluster's secret."""
 
     def __init__(self, signer: Signer, tls: TlsIdentity | None) -> None:
         self._signer = signer
         self._tls = tls
 
     def greet(self, leader: Member, cluster: str) -> None:
-        """Show that the cluster's secret is known here. Raises PeerRefused where it is not, PeerError."""
+        """Prove to the leader that this coordinator has the secret. Raises PeerRefused, PeerError."""
         self._connect(leader, cluster).close()
 
     def _connect(self, leader: Member, cluster: str) -> SocketConnection:

@@ -1,5 +1,6 @@
-"""The replicated journal: each commit of the metadata as one entry, before it is acknowledged (decision 47).
+"""The replicated journal: each commit of the metadata becomes an entry before it is acknowledged (decision 47).
 
-Begin with `port.py`, which says what a journal promises. `etcd.py` keeps one in etcd, `memory.py` is its twin for
-tests and seeds, `address.py` reads what `--journal` names. Knows no metadata and no SQL: entries are bytes here.
+Begin with `port.py`, the interface and what it guarantees. `etcd.py` keeps a journal in etcd; `memory.py` is its
+twin for tests and simulations; `address.py` parses `--journal`. Entries are bytes here: this package knows neither
+metadata nor SQL.
 """

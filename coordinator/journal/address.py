@@ -1,4 +1,4 @@
-"""The address of a journal, as `--journal` names it: `etcd://a:2379,b:2379,c:2379/prefix`, over TLS `etcds://`."""
+"""Parse the address of a journal, as in `--journal`: `etcd://a:2379,b:2379/prefix`; `etcds://` for TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXAMPLE = "etcd://a:2379,b:2379,c:2379"
 
 
 class JournalOptions(NamedTuple):
-    """An operator's choice of a journal."""
+    """The journal that an operator has chosen."""
 
     address: str
     ca: Path | None = None
@@ -29,13 +29,13 @@ class JournalOptions(NamedTuple):
 
 
 def open_journal(options: JournalOptions, *, no_tls: bool = False) -> Journal:
-    """Return the journal of an address, of which nobody was asked yet. Raises StartupError."""
+    """Return the journal of an address. Contact nobody yet. Raises StartupError."""
     access, prefix = parse_journal(options, no_tls=no_tls)
     return EtcdJournal(access, prefix)
 
 
 def parse_journal(options: JournalOptions, *, no_tls: bool = False) -> tuple[EtcdAccess, str]:
-    """Return where etcd is, and the prefix of the keys. Raises StartupError."""
+    """Return etcd's members and the prefix of the keys. Raises StartupError."""
     scheme, mark, rest = options.address.partition("://")
     if not mark or scheme not in _SCHEMES:
         raise StartupError(f"{options.address!r} is no journal: --journal names etcd's members, as {_EXAMPLE}")

@@ -37,7 +37,7 @@ from .port import (
     Standing,
 )
 
-# etcd takes requests of 1.5 MiB: a longer entry is cut into parts.
+# etcd accepts requests of 1.5 MiB. A longer entry is cut into parts.
 journal_part_bytes_max: Final = MIB
 
 
@@ -51,7 +51,7 @@ class EtcdJournal(Journal):
     def __init__(self, access: EtcdAccess, prefix: str) -> None:
         self._etcd = EtcdClient(access)
         self._prefix = f"{prefix.rstrip('/')}/"
-        #: Tells this process's epoch from the same number in another's hands.
+        #: Distinguishes this process's epoch from the same number taken by another process.
         self._owner = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._leading = 0
@@ -60,7 +60,7 @@ class EtcdJournal(Journal):
     def _key(self, name: str) -> bytes:
         return (self._prefix + name).encode()
 
-    # -- whose it is ---------------------------------------------------------------------------------
+    # -- identity ------------------------------------------------------------------------------------
 
     def identity(self) -> JournalIdentity | None:
         value = self._get(self._key("identity"))
@@ -110,7 +110,7 @@ class EtcdJournal(Journal):
         parts = [data[at : at + journal_part_bytes_max] for at in range(0, len(data), journal_part_bytes_max)]
         has_epoch = _has_value(self._key("epoch"), self._epoch_value(epoch))
         for place, part in enumerate(parts):
-            # Nobody reads a part before its entry is there; what is left of one that never came is trimmed.
+            # A part is never read before its entry exists. Parts without an entry are trimmed.
             if not self._etcd.txn([has_epoch], [_put(self._part_key(number, place), part)]).succeeded:
                 raise Fenced(f"epoch {epoch} is over")
         self._append_value(epoch, number, _PARTED + str(len(parts)).encode())
@@ -195,7 +195,7 @@ class EtcdJournal(Journal):
         try:
             outcome = self._etcd.txn([_is_absent(key)], [put], [_get_one(key)])
         except JournalUnsure:
-            # The lease may be over by now: another try begins with another.
+            # The lease may have ended. Another attempt begins with a new lease.
             self._leading = 0
             raise
         if outcome.succeeded or any(there.lease == self._leading for there in outcome.pairs(0)):
@@ -263,7 +263,7 @@ def _delete(key: bytes, end: bytes = b"") -> Operation:
 
 
 def _value_of(found: Sequence[KeyValue]) -> bytes | None:
-    """Return the value of the one key that was asked for, None where it is absent."""
+    """Return the value of the one requested key; None if it is absent."""
     return found[0].value if found else None
 
 

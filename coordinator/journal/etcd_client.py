@@ -1,7 +1,7 @@
-"""A client of etcd, as much of one as a journal needs: transactions, ranges, leases, over gRPC.
+"""A client of etcd for the calls that a journal needs: transactions, ranges and leases, over gRPC.
 
-A call goes to one member after the other until one answers. It was carried out at most once per member that was
-asked: what a call must not do twice is guarded by what its transaction compares.
+A call goes to one member after the other until one answers, so each of these members carries it out at most once.
+A transaction's comparisons guard against carrying it out twice.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _NO_ROOM: Final = "database space exceeded"
 
 @dataclass(frozen=True)
 class EtcdAccess:
-    """The members of etcd, as `host:port`, and what they are shown and believed by."""
+    """The members of etcd, as `host:port`, and the credentials for them."""
 
     endpoints: tuple[str, ...]
-    #: True to speak TLS; with `ca` for what signed the members' certificates.
+    #: True to use TLS; `ca` is the file of the authority that signed the members' certificates.
     is_tls: bool = False
     ca: Path | None = None
     certificate: Path | None = None
@@ -67,7 +67,7 @@ class EtcdAccess:
 
 
 class _Connections:
-    """Connections to the members that are kept, each used by one call at a time. Thread-safe."""
+    """Reusable connections to the members, each used by one call at a time. Thread-safe."""
 
     def __init__(self, access: EtcdAccess) -> None:
         """Raises OSError for certificates that cannot be read."""
@@ -76,7 +76,7 @@ class _Connections:
         self._lock = threading.Lock()
 
     def call(self, endpoint: str, path: str, message: bytes, token: str) -> bytes:
-        """Raises OSError, GrpcRefusal."""
+        """Call a member. Raises OSError, GrpcRefusal."""
         with self._lock:
             kept = self._kept.setdefault(endpoint, [])
             connection = kept.pop() if kept else None
@@ -109,7 +109,7 @@ class _Connections:
 
 
 class EtcdClient:
-    """Calls to whichever member of etcd answers. Thread-safe."""
+    """Calls any member of etcd that answers. Thread-safe."""
 
     def __init__(self, access: EtcdAccess) -> None:
         """Raises StartupError for certificates that cannot be read."""
@@ -137,24 +137,24 @@ class EtcdClient:
 
     def delete(self, keys: Keys) -> None:
         done = self._call("KV/DeleteRange", keys, Status)
-        # Without compaction, etcd keeps what was deleted until it is full.
+        # etcd keeps deleted values until they are compacted, and would become full.
         self._call("KV/Compact", Revision(done.header.revision), Status, may_fail=True)
 
     def grant_lease(self, seconds: float) -> int:
         return self._call("Lease/LeaseGrant", LeaseTime(max(1, round(seconds))), Lease).ID
 
     def keep_lease(self, lease: int) -> bool:
-        """Return whether the lease has begun anew; False when it is over."""
-        # This call is a stream in both directions, of which one message each is used.
+        """Renew a lease. Return False if it has ended."""
+        # This call is a stream in both directions. Use one message of each.
         return self._call("Lease/LeaseKeepAlive", LeaseId(lease), Lease).TTL > 0
 
     def revoke_lease(self, lease: int) -> None:
         self._call("Lease/LeaseRevoke", LeaseId(lease), Status, may_fail=True)
 
     def go_to_leader(self) -> None:
-        """Ask etcd's leader from now on: any other member would have to pass on to it what changes something.
+        """Call etcd's leader from now on, because other members forward changes to it.
 
-        It is found by the address that it names; where it names one that is not ours, nothing changes.
+        It is identified by the address that it announces. If that is none of ours, nothing changes.
         """
         status = self._call("Maintenance/Status", Nothing(), Status, may_fail=True)
         if status.leader in (0, status.header.member_id):
@@ -168,7 +168,7 @@ class EtcdClient:
 
     def _call(self, method: str, request: Message, answer: type[A], *, may_fail: bool = False) -> A:
         content, problem = request.encode(), "nobody was asked"
-        #: True if a member may have carried out the call without our hearing of it.
+        #: True if a member may have carried out the call although no answer came.
         is_unsure = False
         for _ in range(len(self._access.endpoints) + 1):
             with self._lock:
@@ -206,13 +206,13 @@ class EtcdClient:
         return self._connections.call(endpoint, f"/etcdserverpb.{method}", content, token)
 
     def _go_on(self, at: int) -> None:
-        """The next member may fare better."""
+        """Try the next member."""
         with self._lock:
             if self._at == at:
                 self._at = (at + 1) % len(self._access.endpoints)
 
     def _log_in(self, endpoint: str) -> str:
-        """Return the token that shows the user, empty without one. Raises OSError, GrpcRefusal, JournalRefused."""
+        """Log in. Return the token, empty without a user. Raises OSError, GrpcRefusal, JournalRefused."""
         if self._access.user:
             request = Login(self._access.user, self._access.password).encode()
             try:

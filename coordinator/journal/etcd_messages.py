@@ -10,7 +10,7 @@ from typing import Annotated
 
 from .protobuf import Message
 
-#: What a comparison looks at; the default is the version.
+#: What a comparison compares. The default is the version.
 TARGET_VALUE = 3
 SORT_ASCENDING, SORT_DESCENDING = 1, 2
 
@@ -57,7 +57,7 @@ class Compare(Message, frozen=True):
 
 
 class Operation(Message, frozen=True):
-    """One of the three."""
+    """One operation: exactly one field is set."""
 
     request_range: Annotated[Keys | None, 1] = None
     request_put: Annotated[Put | None, 2] = None
@@ -65,7 +65,7 @@ class Operation(Message, frozen=True):
 
 
 class Outcome(Message, frozen=True):
-    """The answer to an operation; anything but a range is left out."""
+    """The answer to an operation. Only ranges are decoded."""
 
     response_range: Annotated[Range, 1] = Range()
 

@@ -1,4 +1,4 @@
-"""A connection to a member of etcd for gRPC, one call at a time; the library h2 does HTTP/2."""
+"""A gRPC connection to a member of etcd, one call at a time. The library h2 does HTTP/2."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from h2.exceptions import ProtocolError
 
 from peacefs.protocol.limits import MIB, tcp_keepalive_idle_s
 
-# A member gets this long to accept a connection, and for each piece of an answer. Then the next member is asked.
+# Seconds for a member to accept a connection, and for each piece of an answer. Then the next member is asked.
 journal_connect_timeout_s: Final = 0.5
 journal_call_timeout_s: Final = 2.0
 # A standby that catches up reads at most 256 entries of 1 MiB in one answer.
 journal_answer_bytes_max: Final = 512 * MIB
 
-#: The head of a message: a flag for compressed ones, and the number of bytes that follow.
+#: The prefix of a message: a compression flag, and the number of bytes that follow.
 _MESSAGE = struct.Struct(">BI")
 _PIECE_BYTES = 64 * 1024
-#: What h2 says of each frame that comes after the member has said that it closes the connection (GOAWAY).
+#: h2's error for each frame after a GOAWAY.
 _CLOSED = str(ConnectionState.CLOSED)
 _STATUS_OK = b"0"
-#: Our headers are few and right, and of an answer's one is looked at: to check them all takes a quarter of a call.
+#: Skip h2's checks of headers, which take a quarter of a call: ours are few and valid, and only one header of an
+#: answer is used.
 _CONFIGURATION = H2Configuration(
     header_encoding=None,
     validate_outbound_headers=False,
@@ -47,17 +48,17 @@ _CONFIGURATION = H2Configuration(
 
 
 class BrokenExchange(ConnectionError):
-    """The connection closed before the answer was whole, or the member does not speak gRPC."""
+    """The connection closed before the answer was complete, or the member does not speak gRPC."""
 
 
 class GrpcRefusal(Exception):
-    """The member answered the call with an error; the text is the member's own."""
+    """The member answered the call with an error. The text is the member's own."""
 
 
 class GrpcConnection:
-    """A connection that can be used again while `is_open`. Not thread-safe.
+    """A connection that can be reused while `is_open`. Not thread-safe.
 
-    A call ends when neither it nor its answer has progressed for `journal_call_timeout_s`.
+    A call fails if neither it nor its answer has made progress for `journal_call_timeout_s`.
     """
 
     def __init__(self, endpoint: str, context: ssl.SSLContext | None) -> None:
@@ -65,12 +66,12 @@ class GrpcConnection:
         self._socket = _connect(endpoint, context)
         self._scheme, self._authority = "http" if context is None else "https", endpoint
         self._http = H2Connection(_CONFIGURATION)
-        # What this queues goes out with the first call.
+        # These bytes are sent with the first call.
         self._http.initiate_connection()
         self._is_new = self.is_open = True
 
     def call(self, path: str, message: bytes, token: str = "") -> bytes:
-        """Return the message that answers this one.
+        """Send a message and return the answer.
 
         Raises GrpcRefusal, and OSError, after which the connection cannot be used again.
         """
@@ -99,28 +100,28 @@ class GrpcConnection:
             if room > 0:
                 http.send_data(stream, bytes(unsent[:room]), end_stream=room == len(unsent))
                 unsent = unsent[room:]
-                # The member takes the call, so that it is there.
+                # The member takes the call, so it is alive.
                 answer.progressed_s = time.monotonic()
             else:
                 self._exchange(answer)
         while not answer.has_ended:
             self._exchange(answer)
         if unsent:
-            # The member refused the call before it was whole: the rest of it cannot be taken back.
+            # The member refused the call early, so the connection has an unfinished request.
             self.is_open = False
         return answer.message()
 
     def _exchange(self, answer: _Answer) -> None:
-        """Send what is queued, and take the next piece of the answer."""
+        """Send the queued bytes, and receive the next piece of the answer."""
         if time.monotonic() - answer.progressed_s >= journal_call_timeout_s:
-            # The member sends something, but not the answer.
+            # The member sends bytes, but not the answer.
             raise TimeoutError("timed out")
         self._socket.sendall(self._http.data_to_send())
         piece = self._socket.recv(_PIECE_BYTES)
         if not piece:
             self._break("the connection was closed before the answer was whole")
         if self._is_new and piece.startswith(b"HTTP/1"):
-            # h2 would take it for the beginning of a long frame.
+            # h2 would take these bytes for the beginning of a long frame.
             raise ProtocolError("the answer is of HTTP/1")
         self._is_new = False
         for event in self._http.receive_data(piece):
@@ -140,7 +141,7 @@ class GrpcConnection:
 
 
 class _Answer:
-    """The parts of an answer, as they come."""
+    """The parts of an answer, as they arrive."""
 
     def __init__(self, stream: int) -> None:
         self._stream = stream
@@ -163,7 +164,7 @@ class _Answer:
         self.progressed_s = time.monotonic()
 
     def message(self) -> bytes:
-        """Return the one message. Raises GrpcRefusal, BrokenExchange."""
+        """Return the one message of the answer. Raises GrpcRefusal, BrokenExchange."""
         status = self._headers.get(b"grpc-status")
         if status is None:
             said = self._headers.get(b":status", b"no status").decode(errors="replace")
@@ -184,7 +185,7 @@ def _connect(endpoint: str, context: ssl.SSLContext | None) -> socket.socket:
     connection = socket.create_connection((host, int(port)), journal_connect_timeout_s)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # An idle cluster appends nothing for hours: firewalls on the way must not forget the connection.
+        # Use keepalive: an idle cluster appends nothing for hours, and firewalls drop idle connections.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, tcp_keepalive_idle_s)
         if context is not None:

@@ -1,7 +1,7 @@
-"""A journal in memory, for tests and seeds: the twin of the one in etcd, with faults where they are wanted.
+"""A journal in memory, for tests and simulations: the twin of the one in etcd, with faults on request.
 
-`JournalServer` stands for etcd's members, `JournalInMemory` for one coordinator's way to them. Both live in one
-process; a lock makes every call one step.
+`JournalServer` stands for etcd's members, `JournalInMemory` for one coordinator's client. Both live in one
+process; a lock makes each call atomic.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 class Mishap(Enum):
-    """The fates of a call on its way."""
+    """What may happen to a call."""
 
     NONE = "none"
-    #: It never arrived.
+    #: The call never arrived.
     LOST = "lost"
-    #: It was carried out, and nobody heard of it.
+    #: The call was carried out, but its answer was lost.
     ANSWER_LOST = "answer lost"
-    #: Nobody heard of it, and it arrives later.
+    #: No answer came, and the call arrives later.
     LATE = "late"
 
 
@@ -48,7 +48,7 @@ class JournalServer:
         self.identity: JournalIdentity | None = None
         self.epoch = 0
         self.epoch_owner: JournalInMemory | None = None
-        #: Entries with the epoch that appended each.
+        #: Entries, each with the epoch that appended it.
         self.entries: dict[int, tuple[int, bytes]] = {}
         self.entries_max = entries_max
         self.leader: tuple[Member, JournalInMemory] | None = None
@@ -56,7 +56,7 @@ class JournalServer:
         self.standings: dict[str, tuple[float, Standing]] = {}
 
     def expire(self) -> None:
-        """Forget what has not been renewed."""
+        """Forget leases and standings that were not renewed in time."""
         now_s = self.clock()
         if self.leader is not None and now_s >= self.lease_ends_s:
             self.leader = None
@@ -65,9 +65,9 @@ class JournalServer:
 
 
 class JournalInMemory(Journal):
-    """One coordinator's way to a `JournalServer`.
+    """One coordinator's client of a `JournalServer`.
 
-    `mishap` decides the fate of each call, by its name; `later` has a call that is late arrive.
+    `mishap` decides what happens to each call, by its name; `later` delivers a delayed call.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class JournalInMemory(Journal):
         return self._call("standings", lambda: [each for _, each in self._server.standings.values()])
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to close."""
 
     def _call(self, name: str, perform: Callable[[], T]) -> T:
         def arrive() -> T:

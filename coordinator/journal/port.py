@@ -18,43 +18,43 @@ import msgspec
 
 
 class JournalUnsure(Exception):
-    """No answer came, or none that tells whether it was done. Make the same call again."""
+    """There was no answer, or the answer does not tell whether the call was carried out. Repeat the same call."""
 
 
 class JournalRefused(Exception):
-    """The journal does not let this coordinator in, or cannot do what is asked; trying again does not help."""
+    """The journal refuses this coordinator, or cannot do what is asked. Do not repeat the call."""
 
 
 class JournalFull(Exception):
-    """There is no room in the journal: nothing was appended, and a later entry may be."""
+    """The journal is full: nothing was appended. A later entry may fit."""
 
 
 class Fenced(Exception):
-    """Another coordinator has taken the epoch: this one leads no longer and may write nothing more."""
+    """Another coordinator has taken the epoch. This one leads no longer and may write nothing more."""
 
 
 class JournalIdentity(msgspec.Struct, frozen=True):
-    """The cluster that a journal belongs to, and the journal itself: another one begins with another id."""
+    """The cluster that a journal belongs to, and the journal's own id: a new journal has another id."""
 
     cluster: str
     journal: str
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A coordinator, by the address that clients know it by, and that of its port for datanodes."""
+    """A coordinator: its address for clients, and its address for datanodes."""
 
     name: str
     node_address: str = ""
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """The progress of one coordinator, as it states it."""
+    """The progress that a coordinator has stated."""
 
     member: Member
-    #: The last entry in its store, and the last that a power cut cannot take from it.
+    #: The last entry in its store, and the last entry that would survive a power cut.
     applied: int = 0
     synced: int = 0
-    #: True when it may take over: its chunks are loaded and its datanodes have reported.
+    #: True if it may take over: its chunks are loaded and its datanodes have reported.
     is_warm: bool = False
     #: Why the coordinator did not start; empty if it runs. If set, ignore the numbers above.
     problem: str = ""
@@ -68,7 +68,7 @@ class Entry(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The journal at one moment, as a standby needs it: the next entries, who leads, and the epoch."""
+    """What a standby needs to know at one moment: the next entries, who leads, and the epoch."""
 
     entries: list[Entry]
     leader: Member | None
@@ -76,24 +76,24 @@ class Look(NamedTuple):
 
 
 class Journal(ABC):
-    """One coordinator's way to the journal. Thread-safe.
+    """One coordinator's client of the journal. Thread-safe.
 
-    Every method raises JournalUnsure when no answer came in time, and JournalRefused.
+    Every method raises JournalUnsure if no answer comes in time, and JournalRefused.
     """
 
-    # -- whose it is ---------------------------------------------------------------------------------
+    # -- identity ------------------------------------------------------------------------------------
 
     @abstractmethod
     def identity(self) -> JournalIdentity | None:
-        """Return whose journal this is, None where none was begun."""
+        """Return the journal's identity; None if no journal was begun."""
 
     @abstractmethod
     def begin(self, identity: JournalIdentity) -> JournalIdentity:
-        """Begin a journal unless there is one; return the identity that it has now."""
+        """Begin a journal if there is none. Return the present identity."""
 
     @abstractmethod
     def discard(self, identity: JournalIdentity) -> None:
-        """Remove the journal of this identity with all of its entries, so that another may be begun."""
+        """Remove the journal of this identity with all its entries, so that another can be begun."""
 
     # -- entries -------------------------------------------------------------------------------------
 
@@ -103,59 +103,59 @@ class Journal(ABC):
 
     @abstractmethod
     def take(self, old: int, new: int) -> bool:
-        """Make `new` the epoch, this coordinator's own, if it is `old` still.
+        """Change the epoch from `old` to `new`, for this coordinator. Return whether it has the epoch `new` now.
 
-        Return whether it is that now, by this or an earlier try: no two coordinators have one epoch.
+        It may have it by an earlier attempt. Two coordinators never have the same epoch.
         """
 
     @abstractmethod
     def append(self, epoch: int, number: int, data: bytes) -> None:
-        """Append an entry for good if this coordinator has the epoch, or find that the same is there.
+        """Append an entry if this coordinator has the epoch, or find that the same entry exists.
 
         Raises Fenced, JournalFull.
         """
 
     @abstractmethod
     def read(self, after: int, limit: int) -> list[Entry]:
-        """Return the entries behind the one of that number, at most `limit`, as they are at this moment."""
+        """Return the entries after a number, at most `limit`, as of one moment."""
 
     @abstractmethod
     def look(self, after: int, limit: int) -> Look:
-        """Return what `read`, `leader` and `epoch` return, all of one moment, by one call."""
+        """Return what `read`, `leader` and `epoch` return, as of one moment, in one call."""
 
     @abstractmethod
     def ends(self) -> tuple[Entry, Entry] | None:
-        """Return the first and the last entry, None where there is none."""
+        """Return the first and the last entry; None if there is no entry."""
 
     @abstractmethod
     def trim(self, below: int) -> None:
-        """Remove the entries below that number."""
+        """Remove the entries below a number."""
 
     # -- who leads -----------------------------------------------------------------------------------
 
     @abstractmethod
     def campaign(self, me: Member, lease_s: float) -> bool:
-        """Become the leader unless there is one, until the lease ends. Return whether the leader is `me`."""
+        """Become the leader if there is none, until the lease ends. Return whether `me` leads."""
 
     @abstractmethod
     def renew(self) -> bool:
-        """Have the lease begin anew; False when it has ended, or there was none."""
+        """Renew the lease. Return False if it has ended, or there was none."""
 
     @abstractmethod
     def resign(self) -> None:
-        """End the lease: somebody else may lead at once."""
+        """End the lease, so that another coordinator can lead at once."""
 
     @abstractmethod
     def leader(self) -> Member | None:
-        """Return who leads."""
+        """Return the leader; None if there is none."""
 
     @abstractmethod
     def stand(self, standing: Standing, lives_s: float) -> None:
-        """State how far this coordinator has come. It is forgotten after so many seconds of silence."""
+        """State this coordinator's progress. It is forgotten after these seconds without another statement."""
 
     @abstractmethod
     def standings(self) -> Sequence[Standing]:
-        """Return what all coordinators have stated lately."""
+        """Return the progress that all coordinators have stated lately."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -33,7 +33,7 @@ class _Field(NamedTuple):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A field with its default value is not written: where 0 must be written, the default is None."""
+    """A message. A field with its default value is not encoded; to encode 0, make the default None."""
 
     def encode(self) -> bytes:
         written = bytearray()
@@ -51,7 +51,7 @@ class Message(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Self:
-        """Raise MalformedMessage if the bytes are no such message. Skip fields that the class does not name."""
+        """Decode a message. Skip unknown fields. Raises MalformedMessage."""
         values: dict[str, Any] = {}
         data, at = memoryview(data), 0
         while at < len(data):
@@ -73,7 +73,7 @@ class Message(msgspec.Struct, frozen=True):
 
 @cache
 def _fields(message: type[Message]) -> dict[int, _Field]:
-    """Return the fields of a class of messages by their numbers."""
+    """Return the fields of a class of messages, by number."""
     hints = get_type_hints(message, include_extras=True)
     found: dict[int, _Field] = {}
     for declared in msgspec.structs.fields(message):
@@ -110,7 +110,7 @@ def _varint(number: int) -> bytes:
 
 
 def _take_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return the number that begins at `at`, and where it ends."""
+    """Return the number that begins at `at`, and the offset behind it."""
     number = 0
     for place, byte in enumerate(data[at : at + 10]):
         number |= (byte & 127) << 7 * place

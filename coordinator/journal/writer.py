@@ -1,6 +1,7 @@
-"""Appends for the coordinator that leads: what is unsure is repeated until it is known, and never guessed.
+"""Appends the leader's entries. An append without an answer is repeated until its outcome is known.
 
-Each entry bears how many bytes were appended before it, so that two of them tell how long the journal is.
+Each entry has the number of bytes that were appended before it. So the first and last entry give the journal's
+length.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from peacefs.protocol.limits import MIB
 
 from .port import Entry, Fenced, Journal, JournalFull, JournalRefused, JournalUnsure
 
-# It asks for an answer to an append again after this pause, and ends when there was none for so long.
+# Pause before an append without an answer is repeated, and seconds after which the writer gives up.
 journal_repeat_pause_s: Final = 0.05
 journal_bytes_max: Final = 1024 * MIB
 
@@ -34,7 +35,7 @@ def content_of(entry: Entry) -> bytes:
 
 
 class JournalWriter:
-    """Belongs to the thread that commits. `epoch` is the one that this coordinator has taken, 0 for none."""
+    """Used by the thread that commits. `epoch` is the epoch of this coordinator, 0 if it has none."""
 
     def __init__(
         self,
@@ -51,17 +52,17 @@ class JournalWriter:
         self.epoch = 0
         #: The last entry of the journal when the epoch was taken.
         self.last: Entry | None = None
-        #: The bytes that were appended so far, and before the first entry that is kept.
+        #: The bytes appended so far, and the bytes before the first kept entry.
         self._appended_bytes = 0
         self._trimmed_bytes = 0
 
     @property
     def size_bytes(self) -> int:
-        """Return how long the journal is."""
+        """Return the length of the journal in bytes."""
         return self._appended_bytes - self._trimmed_bytes
 
     def take(self, old: int, epoch: int) -> bool:
-        """Take an epoch. Return whether it is ours. Raises JournalUnsure, JournalRefused."""
+        """Take an epoch. Return whether this coordinator has it. Raises JournalUnsure, JournalRefused."""
         if not self.journal.take(old, epoch):
             return False
         self.epoch = epoch
@@ -70,13 +71,13 @@ class JournalWriter:
         return True
 
     def advance(self, epoch: int) -> None:
-        """Move on to a later epoch than the one that is ours. Raises Fenced."""
+        """Move from this coordinator's epoch to a later one. Raises Fenced."""
         if not self._repeat(lambda: self.journal.take(self.epoch, epoch)):
             raise Fenced(f"epoch {self.epoch} is over")
         self.epoch = epoch
 
     def measure(self) -> tuple[Entry, Entry] | None:
-        """Look how long the journal is. Return its first and last entry. Raises JournalUnsure, JournalRefused."""
+        """Measure the journal. Return its first and last entry. Raises JournalUnsure, JournalRefused."""
         ends = self.journal.ends()
         if ends is None:
             self._appended_bytes = self._trimmed_bytes = 0
@@ -87,7 +88,7 @@ class JournalWriter:
         return ends
 
     def append(self, number: int, content: bytes) -> None:
-        """Append an entry for good. Raises Fenced, JournalFull, JournalRefused."""
+        """Append an entry. Raises Fenced, JournalFull, JournalRefused."""
         if self.size_bytes + len(content) > self._bytes_max:
             raise JournalFull(
                 f"the journal has {self.size_bytes} bytes, which not all coordinators have read: start those that "
@@ -107,7 +108,8 @@ class JournalWriter:
             except (JournalUnsure, JournalFull) as unsure:
                 if isinstance(unsure, JournalFull) and not is_unsure:
                     raise
-                # Full by now: the try before, of which nobody heard, may have been in time, or may still come.
+                # The journal is full now, but an earlier attempt without an answer may have succeeded, or may
+                # still arrive.
                 is_unsure = True
                 if self._clock() >= give_up_s:
                     raise JournalRefused(f"{unsure}; it is not known whether the last change was made") from None

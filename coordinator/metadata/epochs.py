@@ -25,17 +25,17 @@ from peacefs.protocol.limits import unreferenced_chunk_kept_s
 from .store import Metadata
 from .transaction import Transaction
 
-# The coordinator notes so often which numbers have been drawn by then.
+# Interval in which the coordinator notes the numbers that have been drawn.
 gc_floor_mark_interval_s: Final = 2.0
-# In a pause between two of its ticks, no more than this counts as time in which it served.
+# At most this much time between two ticks counts as time in which the coordinator served.
 gc_floor_step_s_max: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class HoldFloor:
-    """Make this durable before the datanode is told our epoch, then call `Epochs.gc_floor_held`.
+    """Commit this before the datanode is told our epoch, then call `Epochs.gc_floor_held`.
 
-    `above` asks for an epoch above that one; None where ours is already.
+    `above` asks for an epoch above that number; None if ours is already above it.
     """
 
     commits_are_missing: bool
@@ -69,7 +69,7 @@ class Epochs:
         self.garbage = Garbage(floor, is_needed)
 
     def begin(self, epoch: int, now_s: float, *, found_tx: int, floor: ChunkId) -> None:
-        """Lead from now on, in an epoch that is committed; `found_tx` is the last commit of those before us."""
+        """Lead from now on, in a committed epoch. `found_tx` is the last commit of earlier leaders."""
         self.numbering.epoch = epoch
         self.numbering.drawn = 0
         self._found_tx = found_tx
@@ -78,9 +78,9 @@ class Epochs:
         self.garbage = Garbage(floor, self._is_needed, self.garbage.round + 1)
 
     def shown(self, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> HoldFloor | None:
-        """A datanode shows what it has seen. None when that is nothing new, and it may be told our epoch."""
+        """Take in what a datanode has seen. Return None if that is nothing new; then tell it our epoch."""
         limit = self.numbering.epoch if node in self._accepted else self.numbering.epoch - 1
-        # A commit that an accepted node has heard of may be our own.
+        # If the node was accepted before, the commit may be our own.
         shows_missing = commit_seen > self._found_tx and node not in self._accepted
         if epoch_seen <= limit and not shows_missing:
             self._accepted.add(node)
@@ -88,26 +88,26 @@ class Epochs:
         return HoldFloor(shows_missing, epoch_seen if epoch_seen > limit else None)
 
     def gc_floor_held(self, node: NodeId, epoch: int | None) -> None:
-        """Take note that what the datanode has shown is durable, and `epoch`, if another was asked for.
+        """Note that what the datanode has shown is durable, and `epoch`, if another was asked for.
 
-        Not before: where there was no room for it, the datanode comes again and shows the same.
+        Do not call it if the commit failed. The datanode comes again and shows the same.
         """
         if epoch is not None:
-            # The same object: whoever draws numbers has it.
+            # Change the shared object, which everyone who draws numbers uses.
             self.numbering.epoch = epoch
             self.numbering.drawn = 0
         self._accepted.add(node)
 
     def advance(self, now_s: float) -> Callable[[Transaction], ChunkId] | None:
-        """Return the change that lets the floor follow, to be called often; None where it is not due yet.
+        """Return the change that raises the floor; None if it is not due. Call it often.
 
-        `advanced` is to be told the outcome when it is committed.
+        Call `advanced` with the change's result when it is committed.
         """
         elapsed_s = now_s - self._advanced_s
         if elapsed_s < self._interval_s:
             return None
         self._advanced_s = now_s
-        # Nobody was heard while this process was held up: that is no silence of writers.
+        # While this process was blocked it heard nobody, so that time does not count as silence of writers.
         elapsed_ms = int(min(elapsed_s, gc_floor_step_s_max) * 1000)
         drawn = first_of_epoch(self.numbering.epoch) | self.numbering.drawn
         settled_after_ms = int(self._settled_after_s * 1000)
@@ -119,17 +119,17 @@ class Epochs:
         return change
 
     def advanced(self, floor: ChunkId) -> None:
-        """The floor that was committed."""
+        """Take the committed floor."""
         self.garbage = Garbage(floor, self._is_needed, self.garbage.round + 1)
 
 
 def epochs_of(metadata: Metadata, now_s: float, *, settled_after_s: float = unreferenced_chunk_kept_s) -> Epochs:
-    """Return the epochs of a coordinator that leads in none yet."""
+    """Return the epochs of a coordinator that does not lead yet."""
     return Epochs(Numbering(0), now_s, is_needed=metadata.reader().is_needed, settled_after_s=settled_after_s)
 
 
 class Begun(NamedTuple):
-    """An epoch that was drawn, durably, and what the metadata was before."""
+    """A durably drawn epoch, and the state of the metadata before it."""
 
     epoch: int
     found_tx: int
@@ -137,7 +137,7 @@ class Begun(NamedTuple):
 
 
 def draw_epoch(metadata: Metadata, above: int = 0) -> Begun:
-    """Draw the number of another epoch, durably. Raises MetadataFull, MetadataFault."""
+    """Draw another epoch, durably. Raises MetadataFull, MetadataFault."""
     found_tx = metadata.tx_durable
     epoch = metadata.begin_epoch(above)
     reader = metadata.reader()
@@ -156,10 +156,10 @@ def begin_epoch(metadata: Metadata, now_s: float, *, settled_after_s: float = un
 
 
 def accept(epochs: Epochs, metadata: Metadata, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> bool:
-    """Write what a datanode shows before it is told our epoch. Return whether our metadata is older than that.
+    """Record what a datanode has seen, before it is told our epoch. Return whether our metadata is older.
 
-    Where it shows a commit that is missing, `Reader.lacks_commits` says so from then on.
-    Raises MetadataFull, and is to be called again then; MetadataFault.
+    If the datanode has seen a commit that is missing, `Reader.lacks_commits` is True from then on. Raises
+    MetadataFull, after which the caller must try again; MetadataFault.
     """
     hold = epochs.shown(node, epoch_seen, commit_seen)
     if hold is None:

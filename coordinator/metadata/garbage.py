@@ -9,10 +9,10 @@ from peacefs.protocol.ids import ChunkId
 
 
 class Garbage(NamedTuple):
-    """Chunks below `floor` that no file refers to are garbage, but for those that somebody keeps.
+    """Chunks below `floor` that no file refers to and nobody keeps are garbage.
 
-    The floor is a committed one. What is below it and not kept now stays garbage: it can neither be kept nor
-    published any more. One that is kept is to be looked at again when there is another `round`.
+    The floor is committed. A chunk that is garbage stays garbage: it can be neither kept nor published again. A
+    kept chunk must be checked again when `round` has changed.
     """
 
     floor: ChunkId = 0
