@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-# A coordinator whose tick was that long ago is stuck, and tells so; a busy machine holds it for much less.
+# Age of the last tick after which the coordinator reports itself as stuck. A busy machine delays ticks much less.
 tick_silence_s_max: Final = 30.0
 
 
@@ -23,7 +23,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The answer of `/health/live` and `/health/ready`, which no name and no path is in."""
+    """The answer of `/health/live` and `/health/ready`. It contains neither names nor paths."""
 
     ok: bool
     #: leader or standby.
@@ -32,12 +32,12 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def live(condition: Condition) -> Health:
-    """Judge whether the process works; one that does not is to be started anew."""
+    """Judge whether the process works. If not, it should be restarted."""
     return _judged(condition, _stuck(condition))
 
 
 def ready(condition: Condition) -> Health:
-    """Judge whether clients are to be sent here."""
+    """Judge whether clients should be sent here."""
     problems = _stuck(condition)
     if not condition.leads:
         problems.append(

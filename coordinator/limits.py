@@ -11,7 +11,7 @@ list_page_entries: Final = 1000
 # Maximum number of entries of a tree that are read at once. A turn of the event loop reads at most twice as many.
 # `python -m benchmarks.loop_holds` measures the turns.
 tree_entries_per_turn: Final = 100
-# The memory that names may take where an operator does not say.
+# Default memory for names.
 names_memory_bytes_default: Final = 1024 * MIB
 # HDFS: dfs.namenode.snapshot.max.limit.
 snapshots_per_directory_max: Final = 65536
@@ -36,7 +36,7 @@ proof_nonce_bytes: Final = 32
 # Over-replicated chunks examined per tick, before other work gets its turn.
 surplus_chunks_per_tick: Final = 300
 lost_replicas_per_turn: Final = 1000
-# So few that a step holds the event loop for a millisecond or two.
+# Small enough that a step holds the event loop for one or two milliseconds.
 reclaim_entries_per_commit: Final = 50
 # How long, and how many, ended grants are remembered for the time line.
 grant_history_s: Final = 300.0
@@ -52,7 +52,7 @@ journal_read_bytes_max: Final = 8 * MIB
 leader_lease_s: Final = 2.0
 # How often a standby polls the journal for new entries and for the current leader.
 standby_poll_interval_s: Final = 0.05
-# How often a coordinator that cannot start or answer yet looks whether somebody leads.
+# Interval in which a coordinator that cannot start or answer yet looks for a leader.
 leader_poll_interval_s: Final = 0.1
 journal_unsure_max_s: Final = 30.0
 # How long a standby holds requests while there is no leader, before it asks the client to retry.

@@ -33,7 +33,7 @@ _WAITED_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.
 def watch(
     cluster: Cluster, group_commit: GroupCommit, admission: Admission, temporary_files: TemporaryFiles
 ) -> None:
-    """Publishes gauges and counters that look at the parts whenever they are asked. Once a process."""
+    """Publish gauges and counters that read the coordinator's parts at each scrape. Call it once per process."""
     states = {state.value: partial(_count, cluster, state) for state in State}
     _labelled("peacefs_datanodes", "Datanodes", "state", states)
     for state, count in states.items():
@@ -89,7 +89,7 @@ def watch(
 
 
 def commit_seconds() -> Histogram:
-    """Publish how long commits took. Once a process."""
+    """Publish how long commits took. Call it once per process."""
     return Histogram(
         "peacefs_commit_seconds",
         "Duration of commits of the metadata, their syncs included",
@@ -99,7 +99,7 @@ def commit_seconds() -> Histogram:
 
 
 def grant_waited_seconds() -> Histogram:
-    """Publish how long the sets of granted chunks had waited. Once a process."""
+    """Publish how long the write sets of granted chunks had waited. Call it once per process."""
     return Histogram(
         "peacefs_grant_waited_seconds",
         "Waits of write sets until a chunk of theirs was granted",
@@ -109,7 +109,7 @@ def grant_waited_seconds() -> Histogram:
 
 
 def watch_audit(audit: AuditLog | None) -> None:
-    """Publishes counters of the audit log, which stay at 0 without one. Once a process."""
+    """Publish counters of the audit log; they stay 0 without one. Call it once per process."""
     _counter(
         "peacefs_audit_records",
         "Requests told of in the audit log",
@@ -131,7 +131,7 @@ def watch_state(
     held: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """The same for how the service itself stands, and what its metadata take. Once a process."""
+    """Publish the state of the service, and the size of its metadata. Call it once per process."""
     _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
     _gauge("peacefs_ready", "1 when it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
     _gauge("peacefs_gc_floor_held", "1 while unknown chunks are kept, after a restore", gc_floor_held)
@@ -150,13 +150,13 @@ def watch_state(
 
 
 def watch_viewers(feed: LiveFeed) -> None:
-    """Publishes how many look at the web page, and how often something was looked at for them. Once a process."""
+    """Publish how many viewers the web page has, and how often views were computed. Call it once per process."""
     _gauge("peacefs_page_viewers", "Streams to open web pages", lambda: feed.viewers)
     _counter("peacefs_page_looks", "Views made for web pages", lambda: feed.looks_total)
 
 
 def watch_failover(status: Callable[[], FailoverStatus | None]) -> None:
-    """The same for a coordinator with standbys; one by itself leads, and lacks nothing. Once a process."""
+    """Publish the state of failover. Without a journal, the coordinator leads. Call it once per process."""
 
     def of(value: Callable[[FailoverStatus], float], alone: float) -> float:
         return alone if (now := status()) is None else value(now)
@@ -180,7 +180,7 @@ def watch_failover(status: Callable[[], FailoverStatus | None]) -> None:
 
 
 def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantService) -> None:
-    """The same for the scheduling service. Once a process."""
+    """Publish the state of the scheduling service. Call it once per process."""
     scheduling, lane = write_grants.scheduling, write_grants.fast_lane
     _gauge("peacefs_grants_in_flight", "Chunks that may be written now", lambda: len(scheduling.grants))
     _gauge("peacefs_chunks_queued", "Chunks that wait for a grant", lambda: scheduling.chunks_waiting)
@@ -209,7 +209,7 @@ def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantServic
 
 
 def watch_supervision(supervision: Supervision) -> None:
-    """The same for agents and the queries that they keep going. Once a process."""
+    """Publish the state of agents and supervised queries. Call it once per process."""
     registry.register(_ByLabel(supervision))
     _gauge("peacefs_agents", "Agents that are alive", lambda: len(supervision.agents))
     _counter(
@@ -227,7 +227,7 @@ def watch_supervision(supervision: Supervision) -> None:
 
 
 class _ByLabel(Collector):
-    """Queries by their phase, and what each agent has. A phase is there when no query is in it, too."""
+    """Number of queries by phase, with empty phases, and number of runs by agent."""
 
     def __init__(self, supervision: Supervision) -> None:
         self._supervision = supervision
@@ -269,5 +269,5 @@ def _labelled(name: str, meaning: str, label: str, values: Mapping[str, Callable
 
 
 def _counter(name: str, meaning: str, value: Callable[[], float]) -> None:
-    """Shown as `name`_total."""
+    """A counter, shown as `name`_total."""
     CountElsewhere(name, meaning, value).publish()

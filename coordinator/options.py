@@ -26,55 +26,55 @@ from .scheduling.policies import POLICY_DEFAULT
 
 @dataclass(frozen=True)
 class CoordinatorOptions:
-    """The options of a coordinator. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
+    """The options of a coordinator. Port 0 means any free port; `advertise` is the host name that others use."""
 
     directory: Path
     host: str = "127.0.0.1"
     port: int = coordinator_http_port_default
     node_port: int = coordinator_node_port_default
     advertise: str | None = None
-    #: Other names by which clients over HTTP reach it.
+    #: Other names that HTTP clients use for it.
     allowed_hosts: tuple[str, ...] = ()
     secret_file: Path | None = None
-    #: The audit log, a line for each request; None for no log.
+    #: The file of the audit log, which has a line per request; None for no log.
     audit_log: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
     log: LogStyle = LOG_STYLE_DEFAULT
-    #: The place for traces; None for none.
+    #: Where to send traces; None for nowhere.
     traces: TraceOptions | None = None
     tls: TlsFiles | None = None
-    #: True if an address beyond loopback may be served without TLS.
+    #: True to serve addresses beyond loopback without TLS.
     no_tls: bool = False
-    #: True to refuse users what HDFS would refuse them. The account that runs the coordinator is the superuser.
+    #: True to enforce HDFS's permissions. The account that runs the coordinator is the superuser.
     check_permissions: bool = True
-    #: Temporary files that have been left for so long are deleted; None for never.
+    #: Age at which temporary files of dead writers are deleted; None for never.
     collect_temporary_hours: float | None = None
-    #: A reader may continue for so long before its rights are checked again.
+    #: Seconds after which the rights of a reader are checked again.
     read_token_lifetime_s: float = read_token_lifetime_s
     #: A read moves a file's access time when that is older than this; 0 for never.
     access_time_precision_s: float = 0.0
-    #: The time that files deleted with `peacefs rm` stay in their users' trash; 0 for no trash.
+    #: How long files deleted with `peacefs rm` stay in their users' trash; 0 for no trash.
     trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
     #: The file of services that may act for users; see `proxy_users`.
     proxy_users: Path | None = None
-    #: The network as an administrator describes it; without it, what datanodes say and default rates.
+    #: The administrator's description of the network. Without one, datanodes' statements and default rates apply.
     topology: Path | None = None
-    #: The policy of `scheduling_policies.SCHEDULING_POLICIES` that grants chunks; it can be changed while running.
+    #: The policy of `scheduling_policies.SCHEDULING_POLICIES` that grants chunks. It can be changed at run time.
     policy: str = POLICY_DEFAULT
-    #: The command of the process that looks at checkpoints; without it they are not told of over REST.
+    #: The command of the process that inspects checkpoints. Without it, REST does not show them.
     look_at_checkpoints: tuple[str, ...] = ()
-    #: The number of chunks that a datanode takes at once, unless something else states its capacity.
+    #: Number of chunks that a datanode receives at once, unless its capacity is stated elsewhere.
     streams_per_node: int = streams_per_node_default
-    #: The memory that names may take; those that are not in it are read from the disk when they are asked for.
+    #: Memory for names. Other names are read from the disk on demand.
     names_memory_bytes: int = names_memory_bytes_default
-    #: Chunks that belong to no file are deleted after their writer has been silent for so long.
+    #: Seconds of a writer's silence after which its chunks that belong to no file are deleted.
     unreferenced_kept_s: float = unreferenced_chunk_kept_s
-    #: The way in which callers authenticate; None: by trusted names on loopback, by tokens elsewhere.
+    #: How callers authenticate; None: by believed names on loopback, by tokens elsewhere.
     authentication: AuthenticationMode | None = None
-    #: The journal that coordinators share of which one leads; None for a coordinator by itself.
+    #: The journal shared with other coordinators; None for a single coordinator.
     journal: JournalOptions | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""A coordinator as a process: reads what its options name, opens the metadata, and runs the service."""
+"""A coordinator process: reads the files that its options name, opens the metadata, and runs the service."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from .metadata.store import Metadata, MetadataFault, MetadataFull
 from .options import CoordinatorOptions
 from .service import Coordinator
 
-#: Objects made between two collections of the youngest, and so on; the youngest take a millisecond or two.
+#: Thresholds of the garbage collector's three generations. A collection of the youngest takes a few milliseconds.
 _COLLECTED_EVERY = (20_000, 20, 100)
 SECRET_NAME = "cluster.secret"
 
 
 def run(options: CoordinatorOptions) -> None:
-    """Serves until it is told to stop. Raises StartupError when it cannot start."""
+    """Serve until told to stop. Raises StartupError."""
     log_to_stderr("coordinator", options.log)
     end_traces = trace_to("coordinator", options.advertise or options.host, options.traces)
     raise_open_files_limit()
     sys.setswitchinterval(thread_switch_interval_s)
-    # Rows are made by the hundred thousand, and none of them is ever part of a circle.
+    # Collect rarely: there are hundreds of thousands of rows, and none is part of a reference cycle.
     gc.set_threshold(*_COLLECTED_EVERY)
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)
@@ -101,7 +101,7 @@ async def _serve(
     reload: Callable[[], None],
     failover: FailoverProcess | None,
 ) -> None:
-    """On the event loop, to which all parts belong from their beginning."""
+    """Serve on the event loop, to which all parts belong."""
     await Coordinator(options, metadata, signer, described, rules, tls, failover).serve(reload)
 
 

@@ -1,4 +1,4 @@
-"""The coordinator as a service: wires the parts, serves HTTP and the datanodes' links. Begun by `process`."""
+"""The coordinator as a service: connects the parts, and serves HTTP and framed links. `process` starts it."""
 
 from __future__ import annotations
 
@@ -97,17 +97,17 @@ from .rpc.datanode_links import DatanodeLinks
 from .rpc.server import NodeServer, RunningCalls
 from .side_process.checkpoint_inspector import CheckpointInspector
 
-# After a power cut the record of the last commit may be older than that commit by so much. Each record costs a
-# sync of its own.
+# After a power cut, the record of the last commit may be this much older than the commit. Each record costs a sync
+# of its own.
 commit_record_interval_s: Final = 1.0
-# Pages of the metadata that are compared with their checksums once a second: 1 MiB, half a millisecond.
+# Pages of the metadata whose checksums are verified per second: 1 MiB, half a millisecond.
 metadata_scrub_pages: Final = 256
 
 
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
 
-#: The local address for each address that stands for all of a machine's.
+#: The loopback address for each address that means all interfaces.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _NAMES_ARE_BELIEVED = Trust()
 _EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
@@ -115,7 +115,7 @@ _EXIT_AFTER_FAILED_WORK = 70  # EX_SOFTWARE
 
 
 class Coordinator:
-    """All parts of a running coordinator. Owned by its event loop."""
+    """All parts of a running coordinator, owned by its event loop."""
 
     def __init__(
         self,
@@ -208,16 +208,16 @@ class Coordinator:
         self._stop: asyncio.Event
 
     async def serve(self, reload: Callable[[], None]) -> None:
-        """Until a signal, or the parent's death; `reload` at each SIGHUP.
+        """Serve until a signal, or the parent's death; call `reload` at each SIGHUP.
 
-        Raises StartupError when it cannot begin, SystemExit when its own work has failed.
+        Raises StartupError if it cannot begin, SystemExit if its own work has failed.
         """
         try:
             await self._serve(reload)
         finally:
             if self._audit is not None:
                 self._audit.close()
-            # Also after a start that failed: the writer thread must not outlive the metadata.
+            # Also after a failed start, because the writer thread must end before the metadata is closed.
             self._group.close()
             self._reader.close()
         log.info("stopped")
@@ -271,7 +271,7 @@ class Coordinator:
         await self._tasks.stop()
 
     def _background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """The tasks of every coordinator, and those that belong to a process with a loop, files and tokens."""
+        """Return the tasks of each coordinator, and the tasks of a process with files and tokens."""
         yield from self._parts.background.of_any()
         yield "watching the loop", LoopWatchdog().watch()
         yield "keeping the commit record", self._keep_record()
@@ -284,7 +284,7 @@ class Coordinator:
         if self._who is not None:
             yield "forgetting tokens", self._who.tokens.keep_tidy()
 
-    # -- what the failover sees -----------------------------------------------------------------------
+    # -- for failover ----------------------------------------------------------------------------------
 
     def changed(self, touched: Touched) -> None:
         self._parts.changed_elsewhere(touched)
@@ -315,7 +315,7 @@ class Coordinator:
                 self._stop_at_once(fault)
 
     def _http(self, http_port: int) -> Admission:
-        """All that is served over HTTP, and what is told of it at `/metrics`."""
+        """Return the whole HTTP application, and publish its metrics."""
         options = self._options
         sources = StatusSources(
             cluster=self._parts.core.cluster,
@@ -394,7 +394,7 @@ class Coordinator:
         return await self._failover.hand_over(self._stop.set)
 
     def _own_address(self, http_port: int) -> str:
-        """Return the address for processes on this machine; over TLS by the name that the certificate is for."""
+        """Return the address for processes on this machine; over TLS, by the name in the certificate."""
         if self._tls is not None:
             host = f"[{self._advertised}]" if ":" in self._advertised else self._advertised
             return f"https://{host}:{http_port}"
@@ -402,7 +402,7 @@ class Coordinator:
         return f"http://{_LOOPBACK_OF.get(host, host)}:{http_port}"
 
     def _authenticated(self, rest: FastAPI, for_superusers: Any) -> App:
-        """WebHDFS before REST, and before both, where names are not believed, what asks for credentials."""
+        """Put WebHDFS before REST and, unless names are believed, authentication before both."""
         who, authenticator = self._who, self._authenticator
         if who is None or authenticator is None:
             rest.include_router(no_token_routes())
@@ -416,13 +416,13 @@ class Coordinator:
         return self._who.tokens.book.trust if self._who is not None else _NAMES_ARE_BELIEVED
 
     def _look_token(self, user: str) -> str:
-        """A token for whom checkpoints are looked at, for as long as that may take."""
+        """Make a token for inspecting checkpoints, valid for as long as that may take."""
         if self._who is None:
             return ""
         return self._mint(user, 2 * checkpoint_look_timeout_s + bearer_token_min_s)
 
     def _mint(self, user: str, lifetime_s: float) -> str:
-        """A token that is not listed."""
+        """Make a token that is not listed."""
         assert self._who is not None
         return self._who.tokens.mint(user, lifetime_s).token
 
@@ -458,7 +458,7 @@ class Coordinator:
         )
 
     async def _tend(self) -> None:
-        """Call `GroupCommit.tend` again and again, with `idle` if nothing was committed since the last call."""
+        """Call `GroupCommit.tend` repeatedly, with `idle` if nothing was committed since the last call."""
         seen = self._group.commits
         while True:
             await asyncio.sleep(metadata_tend_interval_s)
@@ -466,7 +466,7 @@ class Coordinator:
             seen = self._group.commits
 
     def _sync_record(self) -> None:
-        """From a thread of its own: commits do not wait for it."""
+        """Write the record in a thread of its own, for which commits do not wait."""
         try:
             self._metadata.sync_record()
         except MetadataFault as fault:
@@ -489,7 +489,7 @@ class Coordinator:
             )
 
     def _stop_at_once(self, fault: BaseException) -> NoReturn:
-        """A commit failed with a disk fault: nobody may be told anything about what was in it."""
+        """End the process, because a commit failed with a disk fault: none of its answers may leave."""
         log.critical("the metadata cannot be written (%s): stopping. Check the disk, then start again", fault)
         logging.shutdown()
         os._exit(_EXIT_AFTER_DISK_FAULT)

@@ -1,4 +1,4 @@
-"""Serves agents over their links: each beat is answered with the runs that the agent is to have."""
+"""Serves agents over their links: answers each beat with the runs that the agent must have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .datanode_links import DatanodeLink, Spawn, reply_late
 
 
 class AgentService:
-    """Used from one event loop only."""
+    """Serves agents. Used from one event loop only."""
 
     def __init__(self, supervising: SupervisionService, leadership: Leadership, spawn: Spawn) -> None:
         self._supervision_service = supervising
@@ -19,7 +19,7 @@ class AgentService:
         self._spawn = spawn
 
     def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
-        """An agent speaks of the queries that it runs and of nothing else, and under its own name."""
+        """Accept an agent's message about its own queries, under its own name. Refuse others."""
         if link.role != "agent" or not isinstance(message, AgentBeat) or message.agent != link.name:
             raise ProtocolViolation(f"{type(message).__name__} is nothing for {link.role} {link.name} to say")
         if not self._leadership.leads:

@@ -1,4 +1,4 @@
-"""Tells the audit log of calls that come in frames, from clients and from gateways."""
+"""Reports framed calls of clients and gateways to the audit log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peacefs.protocol.tokens import Signer
 
 
 class AuditedRpc:
-    """Used from one event loop only."""
+    """Writes audit records of framed calls. Used from one event loop only."""
 
     def __init__(self, log: AuditLog, signer: Signer) -> None:
         self._log = log
@@ -28,8 +28,8 @@ class AuditedRpc:
         seconds: float,
         trace: str,
     ) -> None:
-        """Record a call of `caller`, or without one of the user in its token or message, if that is believed."""
-        # A publication at once carries the file within.
+        """Record a call of `caller`, or, if names are believed, of the user in its token or message."""
+        # A PublishFile has the file inside.
         asked = getattr(message, "file", message)
         path, user = getattr(asked, "path", None), getattr(asked, "user", None)
         auth = "simple"
@@ -41,7 +41,7 @@ class AuditedRpc:
         if caller is not None:
             user, auth = caller.user, caller.via.value
         elif not is_believed:
-            # It was refused before anybody knew whose it is.
+            # The call was refused before its caller was known.
             user, auth = None, "none"
         code = reply.code if isinstance(reply, Failure) else None
         permission = getattr(asked, "permission", None)

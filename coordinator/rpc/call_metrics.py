@@ -1,4 +1,4 @@
-"""Measure how long the coordinator takes over calls in frames, by message, for Prometheus."""
+"""Measure how long framed calls take, by message, for Prometheus."""
 
 from __future__ import annotations
 

@@ -91,9 +91,9 @@ class ClientLinks:
         self.clock = clock
         self.audited = audited
         self._open: set[ClientLink] = set()
-        #: Those without a call under way, longest first. Who finds its connection closed makes another.
+        #: Links without a call under way, idle longest first. A client whose link is closed connects again.
         self._idle: dict[ClientLink, None] = {}
-        #: The memory that their unfinished frames hold, and how many connections come from one address.
+        #: The memory of unfinished frames, and the number of connections per address.
         self.frames: FrameBudget[ClientLink] = FrameBudget(begun_frames_bytes_max)
         self.crowd: ConnectionCounts[str] = ConnectionCounts(client_links_per_address_max)
         #: Links with a call that waits for something, and the task that answers it.
@@ -108,7 +108,7 @@ class ClientLinks:
         return ClientLink(self)
 
     def link_of(self, caller: Caller) -> ClientLink:
-        """The same for one of which it is known whose it is."""
+        """Return the link of a new connection whose caller is known."""
         return ClientLink(self, caller)
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ class ClientLinks:
         self._idle.pop(link, None)
 
     def refuse_overload(self) -> None:
-        """Raises Overloaded if too many calls are under way for another one to begin."""
+        """Raise Overloaded if too many calls are under way for another one to begin."""
         under_way = len(self._busy) + len(self._holding)
         if under_way >= http_requests_in_flight_max:
             raise Overloaded(f"{under_way} calls are under way already; try again")
@@ -355,7 +355,7 @@ class ClientLink(asyncio.Protocol):
         self.refuse(PeerTimeout(f"a frame has not ended {begun_frame_timeout_s:g} s after it began"))
 
     def refuse(self, error: PeacefsError) -> None:
-        """Ends the connection, and says why."""
+        """End the connection, and say why."""
         log.warning("the connection of a client on %s closed: %s", self._host, error.message)
         self._send_answers()
         self._write(Failure(error.code, error.message))

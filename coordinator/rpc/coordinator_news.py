@@ -1,4 +1,4 @@
-"""What a coordinator tells each datanode of itself: whether it leads, its epoch, its last commit, its clock."""
+"""What a coordinator tells each datanode about itself: whether it leads, its epoch, last commit, and clock."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from peacefs.protocol.messages import HeartbeatAck, Registered, Trust
 
 
 class ServedEpoch(Protocol):
-    """The epoch that datanodes are told, and what is made of what they have seen: `EpochService`."""
+    """The epoch to tell datanodes, and the handling of epochs that they have seen: `EpochService`."""
 
     def epoch(self) -> int: ...
     def seen(self, node: NodeId, epoch: int, commit: int = 0) -> None: ...
 
 
 class CoordinatorNews:
-    """Made once for a coordinator; `DatanodeService` sends it. Used from one event loop only."""
+    """Composes the news that `DatanodeService` sends. Used from one event loop only."""
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class CoordinatorNews:
         durable_commit: Callable[[], int] = lambda: 0,
         trust: Callable[[], Trust] = Trust,
     ) -> None:
-        """`durable_commit` gives the last commit.
+        """`durable_commit` returns the last durable commit.
 
-        `trust` gives what gateways verify their callers with: the same object until it changes.
+        `trust` returns what gateways need to verify callers. It returns the same object until that changes.
         """
         self.epochs = epochs
         self.leadership = leadership
@@ -46,8 +46,8 @@ class CoordinatorNews:
         return Registered(epoch, self._wall_clock(), trust, leads)
 
     def acknowledgement(self, changed: Trust | None) -> HeartbeatAck:
-        """Return the answer to a heartbeat, with the trust where that has changed."""
+        """Return the answer to a heartbeat, with the trust if it has changed."""
         if self.leadership.leads:
             return HeartbeatAck(self.epochs.epoch(), self._wall_clock(), self._durable_commit(), changed, True)
-        # The number of a commit is for the leader to say.
+        # Only the leader tells the number of a commit.
         return HeartbeatAck(self.leadership.epoch, self._wall_clock(), 0, changed, False)

@@ -1,4 +1,4 @@
-"""Answers the calls of datanodes, which they make as clients: for the files that their gateways write and read."""
+"""Answers calls that datanodes make as clients, for the files that their gateways write and read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .dispatch import answer, is_read
 
 
 class DatanodeCalls:
-    """Used from one event loop only."""
+    """Answers datanodes' calls. Used from one event loop only."""
 
     def __init__(
         self, files: Files, leadership: Leadership, spawn: Spawn, audited: AuditedRpc | None = None
@@ -24,7 +24,7 @@ class DatanodeCalls:
         self._audited = audited
 
     def received(self, link: DatanodeLink, message: Message, tag: int, host: str) -> None:
-        """Begin to answer a call from `host`, and refuse it where this coordinator stands by or has no room."""
+        """Begin to answer a call from `host`. Refuse it if this coordinator stands by or is overloaded."""
         try:
             self._leadership.refuse_standby()
             self._spawn(self._answer(link, message, tag, host))
@@ -35,7 +35,7 @@ class DatanodeCalls:
         reply = await answer(self._files, message, host, link.name, audited=self._audited)
         try:
             if is_read(message):
-                # Others may have led while this process was stopped.
+                # Another coordinator may have led while this process was stopped.
                 self._leadership.refuse_standby()
         except ServiceUnready as error:
             reply = Failure(error.code, error.message)

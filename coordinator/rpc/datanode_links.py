@@ -1,4 +1,4 @@
-"""The connections of datanodes as the coordinator's parts use them: who is reachable through which."""
+"""The connections of datanodes, by datanode."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import ORDERS, Failure, Message
 
-#: Runs a request that may wait, or raises Overloaded.
+#: Runs a request that may wait. Raises Overloaded.
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class DatanodeLink(Protocol):
-    """One connection whose peer has shown who it is: a socket's, or a simulated one."""
+    """A connection after its handshake: a socket's, or a simulated one."""
 
     @property
     def name(self) -> NodeId:
-        """The id under which the peer came."""
+        """The id that the peer has shown."""
 
     @property
     def role(self) -> str:
-        """The part that the peer plays: "datanode" or "agent"."""
+        """The peer's role: "datanode" or "agent"."""
 
     @property
     def transcript(self) -> bytes:
-        """The handshake of this connection, for which a registration is proven."""
+        """The transcript of the handshake, which a registration signs."""
 
     @property
     def version(self) -> int:
@@ -40,50 +40,50 @@ class DatanodeLink(Protocol):
         """The address of the peer, for people."""
 
     def write(self, message: Message, tag: int = 0) -> None:
-        """Send a message, or the reply to the one with this tag. It is lost when the connection is closing."""
+        """Send a message, or the reply to the message with this tag. It is lost if the connection is closing."""
 
     def ask(self, message: Message, answered: Callable[[Message], None]) -> None:
-        """Send a message; `answered` gets the reply, or a Failure when the connection breaks first."""
+        """Send a message. `answered` gets the reply, or a Failure if the connection breaks first."""
 
     def is_closing(self) -> bool:
-        """Return whether nothing can be sent any more."""
+        """Return whether the connection can send nothing any more."""
 
     def refuse(self, error: PeacefsError) -> None:
         """Tell the peer why, and close."""
 
     def close(self) -> None:
-        """Close when all is sent."""
+        """Close the connection when everything is sent."""
 
     def abort(self) -> None:
         """Break the connection at once."""
 
     def silence_s(self) -> float:
-        """Return how long ago anything came."""
+        """Return how many seconds ago anything arrived."""
 
     def heard(self) -> None:
-        """The peer counts as heard now: it was silent for want of an answer."""
+        """Count the peer as heard now. It was silent because it waited for an answer."""
 
 
 def reply_late(link: DatanodeLink, reply: Message, tag: int) -> None:
-    """Reply after a wait: the connection, and the loop, may have been closed meanwhile."""
+    """Reply after a wait. The connection and the loop may have been closed meanwhile."""
     with contextlib.suppress(RuntimeError):
         link.write(reply, tag)
 
 
 class DatanodeLinks:
-    """The link that speaks for each datanode: that which registered last. Used from one event loop only."""
+    """The link of each datanode: the one that registered last. Used from one event loop only."""
 
     def __init__(self) -> None:
         self._links: dict[NodeId, DatanodeLink] = {}
-        #: The epoch that orders bear; None while another coordinator leads, and nothing is ordered.
+        #: The epoch of orders; None while another coordinator leads, when nothing is ordered.
         self._epoch: Callable[[], int] | None = lambda: 0
 
     def stand_by(self) -> None:
-        """Order nothing, until `lead`: what is sent is lost, and what is asked fails."""
+        """Send no orders until `lead`: messages are lost, and questions fail."""
         self._epoch = None
 
     def lead(self, epoch: Callable[[], int]) -> None:
-        """Have orders bear this epoch from now on."""
+        """Send orders with this epoch from now on."""
         self._epoch = epoch
 
     def _stamped(self, message: Message) -> Message:
@@ -91,15 +91,15 @@ class DatanodeLinks:
         return replace(message, epoch=self._epoch()) if isinstance(message, ORDERS) else message
 
     def get(self, node: NodeId) -> DatanodeLink | None:
-        """Return the link of a datanode that is connected."""
+        """Return the link of a connected datanode, or None."""
         return self._links.get(node)
 
     def speaks_for_datanode(self, link: DatanodeLink) -> bool:
-        """Return whether this link registered last under its name."""
+        """Return whether this link registered last for its datanode."""
         return self._links.get(link.name) is link
 
     def registered(self, link: DatanodeLink) -> None:
-        """Have this link speak for its datanode: what an earlier one may still bring is out of date."""
+        """Make this the link of its datanode. Messages of an earlier link are outdated."""
         before = self._links.get(link.name)
         self._links[link.name] = link
         if before is not None and before is not link:
@@ -111,13 +111,13 @@ class DatanodeLinks:
             del self._links[link.name]
 
     def send(self, node: NodeId, message: Message) -> None:
-        """Send a message. A datanode that is away gets none: its next report settles what it should do."""
+        """Send a message. It is lost if the datanode is away: its next report settles the difference."""
         link = self._links.get(node)
         if link is not None and self._epoch is not None:
             link.write(self._stamped(message))
 
     def ask(self, node: NodeId, message: Message, answered: Callable[[Message], None]) -> None:
-        """Send a message, and call `answered` once, with the reply or a Failure."""
+        """Send a message. Call `answered` once, with the reply or a Failure."""
         link = self._links.get(node)
         if link is None:
             answered(Failure("PeerUnreachable", f"{node} is not connected"))
@@ -127,7 +127,7 @@ class DatanodeLinks:
             link.ask(self._stamped(message), answered)
 
     def hang_up(self, node: NodeId) -> None:
-        """End the session of a datanode; it may come again if it is let in."""
+        """Close the connection of a datanode. It may connect again if it is allowed to."""
         link = self._links.get(node)
         if link is not None:
             link.close()

@@ -1,4 +1,4 @@
-"""Serves datanodes over their links: they register, report what they hold, and send heartbeats."""
+"""Serves datanodes over their links: registrations, reports and heartbeats."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ log = logging.getLogger("peacefs.coordinator")
 
 @dataclass(slots=True)
 class _Session:
-    """A link that has registered: what it said then, and the keys that it was told last."""
+    """A registered link: its registration, and the keys that the datanode was told last."""
 
     registration: Register
-    #: What the datanode was last told for verifying callers. None until a leader has told it: a datanode ignores
-    #: what a standby says.
+    #: The keys for verifying callers that the datanode was told last. None until a leader has told it: a datanode
+    #: ignores a standby's.
     trust: Trust | None
 
 
 class DatanodeService:
-    """Serves datanodes: registrations, reports, heartbeats. Used from one event loop only.
+    """Serves datanodes. Used from one event loop only.
 
-    A datanode speaks through the link on which it registered last. The core hears of it only through here.
+    A datanode speaks over the link on which it registered last. The core hears of datanodes only through this
+    class.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class DatanodeService:
         spawn: Spawn,
         monotonic: Callable[[], float],
     ) -> None:
-        """`perform` performs what the core commands."""
+        """`perform` performs the core's commands."""
         self._core = core
         self._perform_commands = perform
         self._links = links
@@ -67,17 +68,17 @@ class DatanodeService:
         self._calls = calls
         self._spawn = spawn
         self._monotonic = monotonic
-        #: Links on which datanodes wait to be registered, with what they said.
+        #: Links whose datanodes wait to be registered, with their registrations.
         self._to_register: dict[DatanodeLink, tuple[Register, int]] = {}
         self._sessions: dict[DatanodeLink, _Session] = {}
 
     @property
     def waiting(self) -> int:
-        """Count the links whose datanodes wait to be registered."""
+        """Return the number of datanodes that wait to be registered."""
         return len(self._to_register)
 
     def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
-        """Serve a message that is no answer. Raises what the link is to be closed with."""
+        """Serve a message that is no answer. Raises the error with which to close the link."""
         if isinstance(message, Heartbeat):
             self._heartbeat(link, message, tag)
         elif isinstance(message, ReportChunks):
@@ -98,9 +99,9 @@ class DatanodeService:
     # -- registering ---------------------------------------------------------------------------------
 
     def _come(self, link: DatanodeLink, message: Register, tag: int) -> None:
-        """A datanode that comes while the chunks are still being loaded waits until they all are.
+        """Register a datanode, or let it wait until all chunks are loaded.
 
-        What it holds would be taken for unreferenced until then: at several times the memory, which stays lost.
+        Before that, its replicas would count as unreferenced, which takes several times the memory.
         """
         if self._core.cluster.is_loaded:
             self._register(link, message, tag)
@@ -108,13 +109,13 @@ class DatanodeService:
             self._to_register[link] = message, tag
 
     def chunks_loaded(self) -> None:
-        """Registers the datanodes that have waited."""
+        """Register the datanodes that have waited."""
         waiting, self._to_register = self._to_register, {}
         for link, (message, tag) in waiting.items():
             self._register_late(link, message, tag)
 
     def _register_late(self, link: DatanodeLink, message: Register, tag: int) -> None:
-        """Register a datanode that asked for it a while ago, and has been silent since for want of an answer."""
+        """Register a datanode that has waited silently for an answer to its registration."""
         link.heard()
         try:
             self._register(link, message, tag)
@@ -145,7 +146,7 @@ class DatanodeService:
         link.write(self._news.registered(trust), tag)
 
     def lead(self) -> None:
-        """Tell the datanodes that are here that this coordinator leads now, by what they showed when they came."""
+        """Tell registered datanodes that this coordinator leads now, after taking in what they have seen."""
         for link, session in list(self._sessions.items()):
             if not self._links.speaks_for_datanode(link):
                 continue
@@ -155,7 +156,7 @@ class DatanodeService:
             link.write(self._news.acknowledgement(None))
 
     async def _enrol(self, link: DatanodeLink, message: Register, tag: int) -> None:
-        """The first registration under an id, which the cluster secret allows: it gets the id."""
+        """Give the id to the first datanode that registers with it, because it has the cluster secret."""
         try:
             await self._credentials.enrol(message.node, message.public_key)
         except PeacefsError as error:
@@ -165,7 +166,7 @@ class DatanodeService:
             self._register_late(link, message, tag)
 
     def _check_alone(self, registration: Register) -> None:
-        """Raises NodeIdTaken when another process with the same id has been heard a moment ago."""
+        """Raise NodeIdTaken if another process with the same id was heard a moment ago."""
         other = self._links.get(registration.node)
         if other is None or other.silence_s() >= suspect_after_s:
             return
@@ -197,7 +198,7 @@ class DatanodeService:
         self._acknowledge(link, tag)
 
     def tell_trust(self) -> None:
-        """Tell datanodes at once what callers are verified with now: a token may reach them before a heartbeat."""
+        """Tell datanodes the present keys for verifying callers. A token may arrive before a heartbeat."""
         if self._leadership.leads:
             for link in list(self._sessions):
                 if self._links.speaks_for_datanode(link):
@@ -213,7 +214,7 @@ class DatanodeService:
         if commands and self._leadership.leads:
             self._perform_commands(commands)
         elif any(isinstance(command, Order) and isinstance(command.message, ReportAgain) for command in commands):
-            # It says nothing about who leads, so that a standby may ask for it as well.
+            # The answer does not depend on who leads, so a standby may ask, too.
             link.write(ReportAgain())
 
     # -- calls ---------------------------------------------------------------------------------------

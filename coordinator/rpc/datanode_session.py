@@ -1,7 +1,7 @@
-"""One connection from a datanode or an agent: bytes in, messages for `NodeService` out, and back.
+"""One connection of a datanode or an agent: bytes in, messages for `NodeService` out, and back.
 
-It says hello, then carries both the datanode's requests (answered by tag) and the coordinator's orders (answered
-by tag where an answer is wanted). Everything runs on the event loop; what is long is done in turns.
+The connection carries the peer's requests and the coordinator's orders. Answers of both have the tag of their
+request. Everything runs on the event loop; long work is done in turns.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from peacefs.service.tls_listener import channel_of
 
 from .fair_turns import Turns
 
-# The coordinator works so long on one datanode's messages before others get their turn; while one has not
-# finished, others with more than this wait for a turn of their own.
+# Seconds of work on one datanode's messages per turn. While a datanode has unfinished work, others with more bytes
+# than this wait for a turn.
 link_turn_s: Final = 0.003
 
 
@@ -69,7 +69,7 @@ class LinkOwner(Protocol):
         """Forget a connection."""
 
     def received(self, link: NodeLink, message: Message, tag: int) -> None:
-        """Serve a message that answers no question of ours."""
+        """Serve a message that is no answer to an order."""
 
 
 class NodeLink(asyncio.Protocol):
@@ -81,13 +81,13 @@ class NodeLink(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._handshake: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
-        #: Seals what is sent, once the handshake has given keys.
+        #: Seals frames that are sent, after the handshake.
         self._sealer: Sealer | None = None
         self._asked: dict[int, Callable[[Message], None]] = {}
         self._next_tag = 1
         self._deadline: asyncio.TimerHandle
         self._heard_s = 0.0
-        #: True when more has arrived than one turn handled; then nothing more is read.
+        #: True if one turn could not handle everything that has arrived. Then reading pauses.
         self._behind = False
         self.name: NodeId = ""
 
@@ -120,8 +120,8 @@ class NodeLink(asyncio.Protocol):
             self._server.turns.queue(self)
 
     def work(self) -> bool:
-        """Does what has come, for one turn, so that no long report holds others up. Whether there is more."""
-        # Bytes alone are no sign of life: whoever sends them one by one is as good as silent.
+        """Handle what has arrived, for one turn. Return whether more is left."""
+        # Only complete messages are a sign of life, not single bytes.
         turn_ends_s = self._server.clock() + link_turn_s
         try:
             while not self._transport.is_closing() and (frame := self._frames.next()) is not None:
@@ -163,7 +163,7 @@ class NodeLink(asyncio.Protocol):
         self.close()
 
     def write(self, message: Message, tag: int = 0) -> None:
-        """Queues a message. A peer that does not read what it is sent is cut off rather than waited for."""
+        """Queue a message. Cut off a peer that does not read what it is sent."""
         if self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > link_backlog_bytes_max:
@@ -175,7 +175,7 @@ class NodeLink(asyncio.Protocol):
         self._transport.write(frame if self._sealer is None else b"".join(self._sealer.seal(frame)))
 
     def ask(self, message: Message, answered: Callable[[Message], None]) -> None:
-        """Sends an order; `answered` gets the reply, or a Failure when the connection breaks first."""
+        """Send an order. `answered` gets the reply, or a Failure if the connection breaks first."""
         tag = self._next_tag
         self._next_tag += 1
         self._asked[tag] = answered
@@ -188,7 +188,7 @@ class NodeLink(asyncio.Protocol):
         self._transport.abort()
 
     def silence_s(self) -> float:
-        """Return for how long nothing has arrived."""
+        """Return how many seconds ago anything arrived."""
         return self._server.clock() - self._heard_s
 
     @property
@@ -207,7 +207,7 @@ class NodeLink(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(idle_connection_timeout_s - idle_s, self._close_if_no_handshake)
 
-    # -- what comes --------------------------------------------------------------------------------
+    # -- received messages ---------------------------------------------------------------------------
 
     def _received(self, frame: Frame) -> None:
         if self._peer is None:

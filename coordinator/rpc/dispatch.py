@@ -247,7 +247,7 @@ class OpenCall(Watched):
         if refusal is None and self.is_undone:
             refusal = no_room()
         if refusal is None and self._door is not None:
-            # This process may have been stopped for long, and another one may have led.
+            # This process may have been stopped, and another coordinator may have led.
             refusal = self._door.refusal(is_read=is_read(message))
         if refusal is not None:
             reply = Failure(refusal.code, refusal.message)

@@ -1,4 +1,4 @@
-"""Links that have more to do than fits into a turn take turns, so that no long report holds others up."""
+"""Links with more work than fits into a turn take turns, so that a long report does not block others."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol
 
 
 class Busy(Protocol):
-    """A link with something to do."""
+    """A link with work to do."""
 
     def work(self) -> bool:
-        """Does a turn's worth. Whether there is more."""
+        """Do a turn's work. Return whether more is left."""
 
     def abort(self) -> None:
-        """Breaks the connection at once."""
+        """Break the connection at once."""
 
 
 class Turns:
-    """The links that wait for their next turn. Knows the event loop, and nothing of what is done in a turn."""
+    """The links that wait for their next turn."""
 
     def __init__(self) -> None:
         self._waiting: deque[Busy] = deque()
@@ -29,13 +29,13 @@ class Turns:
         return bool(self._waiting)
 
     def queue(self, link: Busy) -> None:
-        """Gives a link another turn, after those that wait already; between two turns the loop does all else."""
+        """Give a link another turn, after the links that wait already. Other tasks run between two turns."""
         self._waiting.append(link)
         if len(self._waiting) == 1:
             self._give_turn_soon()
 
     def _give_turn_soon(self) -> None:
-        # Between two turns the loop looks at what has arrived meanwhile.
+        # Let the loop handle what has arrived meanwhile.
         asyncio.get_running_loop().call_later(0, self._give_turn)
 
     def _give_turn(self) -> None:

@@ -1,6 +1,6 @@
-"""Routes what comes over a link to whoever serves it: datanodes, agents, or another coordinator.
+"""Routes messages from links to whoever serves them: for datanodes, agents, or another coordinator.
 
-Knows no socket and no event loop: the service brings messages from connections, the simulated world its own.
+Knows neither sockets nor event loops. The service and the simulation both use it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .store_copies import StoreCopies
 
 
 class NodeService:
-    """Serves all links that are not a client's. Used from one event loop only."""
+    """Serves all links except clients'. Used from one event loop only."""
 
     def __init__(self, datanodes: DatanodeService, agents: AgentService, copies: StoreCopies) -> None:
         self._datanodes = datanodes
@@ -23,7 +23,7 @@ class NodeService:
         self._copies = copies
 
     def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
-        """Serve a message that is no answer. Raises what the link is to be closed with."""
+        """Serve a message that is no answer. Raises the error with which to close the link."""
         if link.role == COORDINATOR:
             self._copies.received(link, message, tag)
         elif link.role == "agent" or isinstance(message, AgentBeat):

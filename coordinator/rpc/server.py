@@ -1,7 +1,7 @@
-"""The framed server that datanodes and agents hold a connection to: who has connected.
+"""The framed server for datanodes and agents: keeps their connections.
 
-Everything runs on the event loop. What a connection brings is taken apart by its `NodeLink`, and served by
-`NodeService`.
+Everything runs on the event loop. A `NodeLink` splits a connection's bytes into messages, and `NodeService` serves
+them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .datanode_session import NodeLink
 from .fair_turns import Turns
 from .node_service import NodeService
 
-# The most connections to the coordinator's port for datanodes that have not completed their handshake.
+# Maximum number of connections to the port for datanodes whose handshake is not complete.
 handshakes_waiting_max: Final = 512
 control_requests_in_flight_max: Final = 4096
 
