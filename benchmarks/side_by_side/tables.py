@@ -16,6 +16,7 @@ from .contest import Played
 _BEGIN, _END = "<!-- measured -->\n", "<!-- end of what was measured -->\n"
 LOADS = "The load, as `peacefs dataflow advise` measures it"
 _MIB = 1 << 20
+_LATENCIES_SHOWN = ("before p50", "before p99", "during worst", "after p99")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ def latencies(cell: Cell, played: Played) -> dict[str, Any]:
     return row
 
 
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    """Keep the columns of a latency row that the page shows; the command prints all of them."""
+    return {name: row[name] for name in ("technique", "on", *_LATENCIES_SHOWN)}
+
+
 def heading_of(query: str) -> str:
     return query.capitalize()
 
@@ -70,11 +76,16 @@ def page_text(
         if mine:
             parts.append(markdown([costs(cell, played) for cell, played in mine.items()]))
             parts.append("Latency, ms:\n")
-            parts.append(markdown([latencies(cell, played) for cell, played in mine.items()]))
-        missing = [(cell, why) for cell, why in absent.items() if cell.query == query]
+            parts.append(markdown([_short(latencies(cell, played)) for cell, played in mine.items()]))
+        missing: dict[tuple[str, str], list[str]] = {}
+        for cell, why in absent.items():
+            if cell.query == query:
+                missing.setdefault((cell.technique, why), []).append(cell.host)
         if missing:
-            parts.append("Not to be had:\n")
-            parts.append("".join(f"- {cell.technique} on {cell.host}: {why}\n" for cell, why in missing))
+            parts.append("Not possible:\n")
+            parts.append(
+                "".join(f"- {name} on {', '.join(hosts)}: {why}\n" for (name, why), hosts in missing.items())
+            )
     if loads:
         parts.append(f"### {LOADS}\n")
         parts.append(markdown([{"query": query, **_known(load)} for query, load in loads.items()]))

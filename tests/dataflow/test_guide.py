@@ -1,4 +1,4 @@
-"""The query of docs/dataflow.md runs as it is written there."""
+"""The queries of docs/dataflow.md and docs/stream-logs.md run as they are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from peacefs.dataflow.techniques.sguard import SGuard
 @pytest.mark.cluster
 def test_guide_finds_the_address_that_attacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve failed logins of one address within a minute, and one of another."""
-    written, _, _ = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    (written,) = Page(ROOT / "docs" / "dataflow.md").blocks("python")
     attacks: list[dict[str, Any]] = []
     names: dict[str, Any] = {"print": lambda batch: attacks.extend(batch.to_pylist())}
     monkeypatch.chdir(tmp_path)
@@ -34,10 +34,11 @@ def test_guide_finds_the_address_that_attacks(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.cluster
 def test_guide_copies_a_stream_log_through_a_dataflow(tmp_path: Path) -> None:
     """A second run finds its rows in the log, and adds none."""
-    _, _, written = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    _, written = Page(ROOT / "docs" / "stream-logs.md").blocks("python")
     names: dict[str, Any] = {}
     exec(
-        compile(written.replace("webhdfs://127.0.0.1:9870", tmp_path.as_uri()), "docs/dataflow.md", "exec"), names
+        compile(written.replace("webhdfs://127.0.0.1:9870", tmp_path.as_uri()), "docs/stream-logs.md", "exec"),
+        names,
     )
     rows = input_rows(1, batches=20, size=5)
     with open_stream(f"{tmp_path.as_uri()}/streams/events") as (store, stream):

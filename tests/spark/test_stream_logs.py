@@ -215,12 +215,13 @@ def test_rows_of_python_become_rows_of_a_log() -> None:
 
 
 def test_guide_copies_a_stream_log_through_spark(spark: SparkSession, tmp_path: Path) -> None:
-    _, written, _ = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    written, _ = Page(ROOT / "docs" / "stream-logs.md").blocks("python")
     rows = input_rows(1, batches=20, size=5)
     write(f"{tmp_path.as_uri()}/streams/attacks", rows, StreamType(SCHEMA, "at"))
     names: dict[str, Any] = {}
     exec(
-        compile(written.replace("webhdfs://127.0.0.1:9870", tmp_path.as_uri()), "docs/dataflow.md", "exec"), names
+        compile(written.replace("webhdfs://127.0.0.1:9870", tmp_path.as_uri()), "docs/stream-logs.md", "exec"),
+        names,
     )
     names["query"].processAllAvailable()
     names["query"].stop()

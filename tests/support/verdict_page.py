@@ -12,35 +12,32 @@ from .restarted_query import LAYOUTS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "checkpoint-verdicts.md"
 QUERIES = [*LAYOUTS, "copy", "join"]
-_HEAD = """# What a harmed checkpoint comes to
+_HEAD = """# Verdicts on harmed checkpoints
 
-Each cell is what `peacefs checkpoint verify` says of a real checkpoint with one file harmed, and what
-Spark {installed} then did: queries were started on it and, where a repair or a rollback was named, on copies that
-were repaired or rolled back. Every batch had the rows that it has without the harm. `PEACEFS_VERDICTS=write`
-writes this page (`tests/spark/checkpoints/test_verdicts.py`); a share of it is held against Spark whenever the
-tests run.
+Can a query start if a file of its checkpoint is harmed, and what helps? Each cell is the verdict of `peacefs checkpoint verify`
+on a real checkpoint with one harmed file. Spark {installed} then did the same: queries were started on the checkpoint and on copies that
+were repaired or rolled back, and every batch had the rows that it has without the harm. `PEACEFS_VERDICTS=write` writes this
+page (`tests/spark/checkpoints/test_verdicts.py`); the tests always compare a part of it with Spark.
 {others}
 | | |
 | --- | --- |
 | starts | with the next batch |
-| starts, repeats a batch | the one that was planned, or whose commit is gone, with the rows that it had |
+| starts, repeats a batch | the planned batch, or the one whose commit is gone, with the same rows |
 | fails; repair | Spark fails; `peacefs checkpoint repair` makes it start |
 | fails; rollback | Spark fails; a rollback makes it start |
-| goes unnoticed; ... | the file differs from its checksum file; Spark does not look, and takes it as it is |
+| goes unnoticed; ... | the file differs from its checksum file; Spark does not check, and uses it |
 | fails; lost | Spark fails, and neither helps |
 
-A letter that is another in a text file without a checksum file beside it cannot be seen; on peacefs every read is
-verified.
+A changed letter in a text file without a checksum file cannot be noticed; on peacefs every read is verified.
 """
 _OTHER = """
-Spark {other} went through the same with checkpoints of its own, of the queries that its tables name. They have the
-rows in which something is other with it; all else of these queries is as above. It has neither format 2 nor
-metadata of operators.
+Spark {other} was tested with checkpoints of its own, for the queries that its tables name. They show only the rows that
+differ. It has neither format 2 nor metadata of operators.
 """
 _STATES = {"done": "All batches are done", "planned": "A batch is planned and not done"}
 _ABSENT = "no such file"
 _RAN = "Queries: "
-_INSTALLED = re.compile(r"Spark (\S+) then did")
+_INSTALLED = re.compile(r"Spark (\S+) then did the same")
 
 
 class Case(NamedTuple):
