@@ -37,9 +37,7 @@ from .control.names import NameApi
 from .control.retry import RetryPolicy
 from .control.rpc import ControlRpc
 from .control.token_source import TokenSource
-from .control.values import (
-    FileStatus,
-)
+from .control.values import FileStatus, Space
 from .file_objects import AppendingSink, FileSink, FileSource
 from .parallel_reads import ParallelReads
 from .quotas import Quotas
@@ -301,6 +299,10 @@ class PeaceFileSystem(NameApi):
     def cluster_status(self) -> dict[str, Any]:
         """Return datanodes, chunks and repairs, as in `GET /v1/status`."""
         return self._api.cluster_status()
+
+    def space(self) -> Space:
+        """Return the bytes of all datanodes: how many there are, are used, and are free."""
+        return self._api.space()
 
     def decide_about_datanode(self, node: str, decision: str, *, hours: float | None = None) -> dict[str, Any]:
         """Apply `decommission`, `recommission`, or `maintenance` for some `hours`; return the new state.

@@ -191,6 +191,9 @@ for _command in (
     file_commands.get,
     file_commands.cat,
     file_commands.tail,
+    file_commands.find,
+    file_commands.checksum,
+    file_commands.touchz,
     file_commands.mv,
     file_commands.cp,
     file_commands.rm,
@@ -198,6 +201,7 @@ for _command in (
     file_commands.mkdir,
     directory_commands.count,
     directory_commands.du,
+    directory_commands.df,
     file_commands.setrep,
     cluster_commands.fsck,
     cluster_commands.report,
@@ -205,6 +209,7 @@ for _command in (
     cluster_commands.balance,
 ):
     application.command()(_command)
+application.command("appendToFile")(file_commands.append_to_file)
 application.command("test")(file_commands.ask_about_path)
 # A mode such as -x looks like an option.
 application.command(context_settings={"ignore_unknown_options": True})(file_commands.chmod)
