@@ -17,7 +17,7 @@ import peacefs
 from peacefs.protocol.errors import PeacefsError
 from peacefs.runtime.tls_variables import CA_FILE_VARIABLE
 
-from . import access_commands, cluster_commands, directory_commands, file_commands, token_commands
+from . import access_commands, cluster_commands, directory_commands, file_commands, mount_commands, token_commands
 from .errors import report_error, report_system_error
 from .examples import add_examples
 from .options import COORDINATOR_VARIABLES
@@ -31,6 +31,7 @@ _EXTRAS = {
     "cloudpickle": "dataflow",
     "fsspec": "fsspec",
     "matplotlib": "picture",
+    "mfusepy": "mount",
     "numba": "dataflow",
     "numpy": "dataflow",
     "opentelemetry": "tracing",
@@ -184,6 +185,7 @@ def _options(
 
 for _command in (
     cluster_commands.up,
+    mount_commands.mount,
     directory_commands.prepare,
     file_commands.ls,
     file_commands.stat,

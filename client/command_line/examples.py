@@ -6,6 +6,7 @@ from typing import Any
 
 _EXAMPLES: dict[str, tuple[str, ...]] = {
     "up": ("up", "up --dir /srv/peacefs --datanodes 3"),
+    "mount": ("mount /mnt/peace", "mount --background -o allow_other /mnt/peace"),
     "ls": ("ls /data", "ls -R -h /data", "ls -d '/data/*'", "ls --json /data"),
     "stat": ("stat /data/part-0", "stat '%b %y %n' /data/part-0"),
     "put": ("put part-0 /data", "put --resume -j 8 logs /data"),

@@ -121,6 +121,11 @@ class CoordinatorApi:
         """Return datanodes, chunks and repairs, as in `GET /v1/status`."""
         return self._read(self._http.ask("GET", "/v1/status"), dict[str, Any])
 
+    def check_access(self, path: str, action: str) -> None:
+        """Raise AccessDenied unless the user may do all of `action`, such as `r-x` or `-w-`; FileNotFound, ..."""
+        parameters = {"op": "CHECKACCESS", "fsaction": action, "user.name": self.user}
+        self._http.ask("GET", "/webhdfs/v1" + quote(path), params=parameters)
+
     def space(self) -> Space:
         """Return the bytes of the whole cluster. Anybody may ask, as in HDFS."""
         answer = self._http.ask("GET", "/webhdfs/v1/", params={"op": "GETSTATUS", "user.name": self.user})
