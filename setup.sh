@@ -71,6 +71,13 @@ fetch_binary() {
     return 1
 }
 
+# For `peacefs mount`. The package is small; fusermount3 in it needs root to be useful.
+install_fuse() {
+    [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 && [ -e /dev/fuse ] || return 1
+    (timeout 120 apt-get install -qy --no-install-recommends fuse3 ||
+        { timeout 120 apt-get update && timeout 120 apt-get install -qy --no-install-recommends fuse3; }) >/dev/null 2>&1
+}
+
 # For tests of the web page alone. Its libraries are many: only who may install packages gets it here.
 install_chromium() {
     [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
@@ -133,6 +140,13 @@ elif install_chromium; then
     say 'Chromium, for tests of the web page (docs/web-page.md)'
 else
     say 'hint: no Chromium, so tests of the web page are skipped; on Debian: apt-get install chromium, or as root PEACEFS_BROWSER=1 make setup'
+fi
+if command -v fusermount3 >/dev/null 2>&1; then
+    say 'libfuse 3 is there, for `peacefs mount` (docs/mount.md)'
+elif install_fuse; then
+    say 'libfuse 3, for `peacefs mount` (docs/mount.md)'
+else
+    say 'hint: no libfuse 3, so tests of a mount are skipped; on Debian as root: apt-get install fuse3'
 fi
 say 'peacefs itself'
 pip install --no-build-isolation --no-deps --editable .

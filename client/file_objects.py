@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from peacefs.client.limits import stream_buffer_bytes
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.ids import NodeId
+from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import MIB, checksum_block_bytes, chunk_bytes_max, packet_bytes, source_silence_s
-from peacefs.protocol.messages import Created, Leased, Opened
+from peacefs.protocol.messages import Created, Layout, Leased, Opened
 from peacefs.protocol.trace_context import TraceContext, current_or_new, serving
 from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
@@ -67,6 +67,10 @@ class _RangeReader(io.RawIOBase):
     def _run(self, steps: fx.Steps[T]) -> T:
         with serving(self._trace):
             return self._driver.run(steps)
+
+    @property
+    def layout(self) -> Layout:
+        return self._opened.layout
 
     def readable(self) -> bool:
         return True
@@ -218,6 +222,11 @@ class FileSource(io.BufferedReader):
     def length(self) -> int:
         """Return the length of the file in bytes."""
         return self._ranges.length
+
+    @property
+    def chunks(self) -> list[tuple[ChunkId, int]]:
+        """The ids of the file's chunks, and how many bytes of each belong to the file."""
+        return [(chunk.chunk, chunk.length) for chunk in self._ranges.layout.chunks]
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return up to `length` bytes from `offset`, whatever the position. Threads may call this concurrently."""

@@ -37,9 +37,7 @@ from .control.names import NameApi
 from .control.retry import RetryPolicy
 from .control.rpc import ControlRpc
 from .control.token_source import TokenSource
-from .control.values import (
-    FileStatus,
-)
+from .control.values import FileStatus, Space
 from .file_objects import AppendingSink, FileSink, FileSource
 from .parallel_reads import ParallelReads
 from .quotas import Quotas
@@ -204,8 +202,10 @@ class PeaceFileSystem(NameApi):
         data: bytes,
         *,
         overwrite: bool = False,
+        make_parents: bool = True,
         replication: int | None = None,
         block_bytes: int = chunk_bytes_max,
+        permission: int = 0o644,
     ) -> None:
         """Write a whole file in one call, on the caller's thread. For the arguments see `open_for_writing`.
 
@@ -213,11 +213,23 @@ class PeaceFileSystem(NameApi):
         """
         is_at_once = not data or is_small(data)
         if is_at_once and len(data) <= block_bytes == possible_block_bytes(block_bytes):
-            file = self._new_file(path, overwrite=overwrite, replication=replication, block_bytes=block_bytes)
+            file = self._new_file(
+                path,
+                overwrite=overwrite,
+                make_parents=make_parents,
+                replication=replication,
+                block_bytes=block_bytes,
+                permission=permission,
+            )
             self._write_at_once(data, file)
             return
         with self.open_for_writing(
-            path, overwrite=overwrite, replication=replication, block_bytes=block_bytes
+            path,
+            overwrite=overwrite,
+            make_parents=make_parents,
+            replication=replication,
+            block_bytes=block_bytes,
+            permission=permission,
         ) as sink:
             sink.write(data)
 
@@ -301,6 +313,17 @@ class PeaceFileSystem(NameApi):
     def cluster_status(self) -> dict[str, Any]:
         """Return datanodes, chunks and repairs, as in `GET /v1/status`."""
         return self._api.cluster_status()
+
+    def check_access(self, path: str, action: str) -> None:
+        """Raise AccessDenied unless the user may do all of `action`, such as `r-x` or `-w-`.
+
+        Raises FileNotFound, ... as well.
+        """
+        self._api.check_access(path, action)
+
+    def space(self) -> Space:
+        """Return the bytes of all datanodes: how many there are, are used, and are free."""
+        return self._api.space()
 
     def decide_about_datanode(self, node: str, decision: str, *, hours: float | None = None) -> dict[str, Any]:
         """Apply `decommission`, `recommission`, or `maintenance` for some `hours`; return the new state.

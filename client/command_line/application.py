@@ -17,7 +17,7 @@ import peacefs
 from peacefs.protocol.errors import PeacefsError
 from peacefs.runtime.tls_variables import CA_FILE_VARIABLE
 
-from . import access_commands, cluster_commands, directory_commands, file_commands, token_commands
+from . import access_commands, cluster_commands, directory_commands, file_commands, mount_commands, token_commands
 from .errors import report_error, report_system_error
 from .examples import add_examples
 from .options import COORDINATOR_VARIABLES
@@ -31,6 +31,7 @@ _EXTRAS = {
     "cloudpickle": "dataflow",
     "fsspec": "fsspec",
     "matplotlib": "picture",
+    "mfusepy": "mount",
     "numba": "dataflow",
     "numpy": "dataflow",
     "opentelemetry": "tracing",
@@ -184,6 +185,7 @@ def _options(
 
 for _command in (
     cluster_commands.up,
+    mount_commands.mount,
     directory_commands.prepare,
     file_commands.ls,
     file_commands.stat,
@@ -191,6 +193,9 @@ for _command in (
     file_commands.get,
     file_commands.cat,
     file_commands.tail,
+    file_commands.find,
+    file_commands.checksum,
+    file_commands.touchz,
     file_commands.mv,
     file_commands.cp,
     file_commands.rm,
@@ -198,6 +203,7 @@ for _command in (
     file_commands.mkdir,
     directory_commands.count,
     directory_commands.du,
+    directory_commands.df,
     file_commands.setrep,
     cluster_commands.fsck,
     cluster_commands.report,
@@ -205,6 +211,7 @@ for _command in (
     cluster_commands.balance,
 ):
     application.command()(_command)
+application.command("appendToFile")(file_commands.append_to_file)
 application.command("test")(file_commands.ask_about_path)
 # A mode such as -x looks like an option.
 application.command(context_settings={"ignore_unknown_options": True})(file_commands.chmod)

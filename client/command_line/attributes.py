@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from peacefs.client.control.values import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.values.fsck_findings import Finding
 
 from .listing import print_line
 from .modes import changed_mode
+from .presentation import printable
 from .session import Session
+
+# How often `setrep --wait` looks at the replicas of a file.
+_LOOK_S: Final = 0.5
+#: A chunk has as many good replicas as its file wants when it has none of these.
+_WRONG_COUNTS: Final = {Finding.OVER_REPLICATED, Finding.UNDER_REPLICATED, Finding.MISSING}
 
 Change = Callable[[PeaceFileSystem, FileStatus], None]
 
@@ -33,15 +43,31 @@ def change_owner(
     )
 
 
-def change_replication(session: Session, replication: int, texts: Sequence[str]) -> None:
-    """Set the replication of files, and of all files below directories; print each."""
+def change_replication(session: Session, replication: int, texts: Sequence[str], *, wait: bool) -> None:
+    """Set the replication of files, and of all files below directories; print each.
+
+    With `wait`, return when each of them has that many replicas.
+    """
+    changed: list[tuple[PeaceFileSystem, str]] = []
 
     def change(files: PeaceFileSystem, status: FileStatus) -> None:
         if not status.is_directory:
             files.set_replication(status.path, replication)
             print_line(f"Replication {replication} set: {status.path}")
+            changed.append((files, status.path))
 
     _change_each(session, texts, change, recursive=True)
+    for files, path in changed if wait else ():
+        with session.errors.about(path):
+            sys.stdout.write(f"Waiting for {printable(path)} ...")
+            sys.stdout.flush()
+            while _has_wrong_count(files, path):
+                time.sleep(_LOOK_S)
+            sys.stdout.write(" done\n")
+
+
+def _has_wrong_count(files: PeaceFileSystem, path: str) -> bool:
+    return any(not _WRONG_COUNTS.isdisjoint(file.findings) for page in files.inspect(path) for file in page.files)
 
 
 def _change_each(session: Session, texts: Sequence[str], change: Change, *, recursive: bool) -> None:

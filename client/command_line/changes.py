@@ -1,7 +1,8 @@
-"""Executes `peacefs mkdir`, `mv`, `rm` and `expunge`: changes of names, which move no data."""
+"""Executes `peacefs mkdir`, `touchz`, `mv`, `rm` and `expunge`: changes of names, which move no data."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,23 @@ def _can_be_made(session: Session, place: FilePlace) -> bool:
         session.errors.say(place.text, "No such file or directory")
         return False
     return True
+
+
+def touch_empty(session: Session, texts: Sequence[str]) -> None:
+    """Make empty files. Set the time of empty files that exist, and report other paths, as `hdfs dfs -touchz`."""
+    for text in texts:
+        with session.errors.about(text):
+            place = session.place(text)
+            status = place.status()
+            if status is None:
+                with place.files.open_for_writing(place.path, make_parents=False):
+                    pass
+            elif status.is_directory:
+                session.errors.say(place.text, "Is a directory")
+            elif status.length:
+                session.errors.say(place.text, "Not a zero-length file")
+            else:
+                place.files.set_times(place.path, modified_ms=time.time_ns() // 1_000_000)
 
 
 def move(session: Session, sources: Sequence[str], target: str) -> None:

@@ -75,6 +75,24 @@ def du(
         show_usage(session, paths, UsageStyle(summary, human, as_json))
 
 
+def df(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH", help="[default: /]", show_default=False)
+    ] = None,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show how much space the cluster has, and how much is used.
+
+    Bytes are those of disks: a file takes its length times its replicas.
+    """
+    from .usage import show_space
+
+    with open_session("df", coordinator) as session:
+        show_space(session, paths or ["/"], human=human, as_json=as_json)
+
+
 @quotas.command("set")
 def quota_set(
     paths: Paths,

@@ -48,6 +48,9 @@ def ls(
         list[str] | None, typer.Argument(metavar="PATH", help="[default: the home directory]", show_default=False)
     ] = None,
     recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List directories in directories.")] = False,
+    directory: Annotated[
+        bool, typer.Option("--directory", "-d", help="List directories themselves, not what is in them.")
+    ] = False,
     human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
@@ -56,7 +59,7 @@ def ls(
     from .listing import ListStyle, list_places
 
     with open_session("ls", coordinator) as session:
-        list_places(session, paths or ["."], ListStyle(recursive, human, as_json))
+        list_places(session, paths or ["."], ListStyle(recursive and not directory, human, as_json, directory))
 
 
 def stat(
@@ -115,8 +118,7 @@ def put(
 
 
 def get(
-    sources: Annotated[list[str], typer.Argument(metavar="REMOTE", show_default=False)],
-    target: Annotated[str, typer.Argument(metavar="LOCAL", show_default=False)],
+    paths: Annotated[list[str], typer.Argument(metavar="REMOTE... [LOCAL]", show_default=False)],
     force: _Force = False,
     resume: _Resume = False,
     jobs: _Jobs = transfer_jobs_default,
@@ -124,12 +126,19 @@ def get(
     _recursive: _Anyway = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Copy files and directories out."""
-    from .copies.download import get
+    """Copy files and directories out.
+
+    A single REMOTE without a LOCAL is copied into the working directory. A LOCAL of - is standard output.
+    """
+    from .copies.download import cat, get
     from .copies.transfers import TransferStyle
 
+    sources, target = (paths[:-1], paths[-1]) if len(paths) > 1 else (paths, ".")
     with open_session("get", coordinator) as session:
-        get(session, sources, target, TransferStyle(force, resume, jobs, as_json))
+        if target == "-":
+            cat(session, sources)
+        else:
+            get(session, sources, target, TransferStyle(force, resume, jobs, as_json))
 
 
 def cat(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
@@ -140,12 +149,87 @@ def cat(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
         cat(session, paths)
 
 
-def tail(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+def tail(
+    paths: Paths,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is appended to one file, until Ctrl-C.")
+    ] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
     """Write the last KiB of files to stdout."""
+    from .copies.download import follow as follow_file
     from .copies.download import tail
 
+    if follow and len(paths) != 1:
+        raise typer.BadParameter("with -f, give one PATH")
     with open_session("tail", coordinator) as session:
-        tail(session, paths)
+        if follow:
+            follow_file(session, paths[0])
+        else:
+            tail(session, paths)
+
+
+def append_to_file(
+    sources: Annotated[list[str], typer.Argument(metavar="LOCAL", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Append local files to a file, which is made if it is missing.
+
+    A LOCAL of - is standard input. All of them appear together.
+    """
+    from .copies.upload import append
+
+    with open_session("appendToFile", coordinator) as session:
+        append(session, sources, target)
+
+
+def checksum(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Show the checksums of files, as HDFS computes them.
+
+    Equal for equal contents and block sizes, here and in HDFS. The file is read for it.
+    """
+    from .copies.download import show_checksums
+
+    with open_session("checksum", coordinator) as session:
+        show_checksums(session, paths)
+
+
+def touchz(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Make empty files; set the time of those that are there.
+
+    A file that is not empty is refused, and so is a directory.
+    """
+    from .changes import touch_empty
+
+    with open_session("touchz", coordinator) as session:
+        touch_empty(session, paths)
+
+
+def find(
+    paths: Paths,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", "-name", metavar="PATTERN", help="Whose name matches. May be given several times."),
+    ] = None,
+    names_of_any_case: Annotated[
+        list[str] | None, typer.Option("--iname", "-iname", metavar="PATTERN", help="The same in any case.")
+    ] = None,
+    zeros: Annotated[
+        bool, typer.Option("--print0", "-print0", help="End each path with a zero byte instead of a new line.")
+    ] = False,
+    _print: Annotated[bool, typer.Option("-print", help="Print paths, as without this option.")] = False,
+    _and: Annotated[bool, typer.Option("-and", "-a", help="Between patterns, as without this option.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """List paths and all below whose names match.
+
+    Without a pattern, everything. With several, what matches all of them.
+    """
+    from .search import FindStyle, find
+
+    with open_session("find", coordinator) as session:
+        find(session, paths, FindStyle(names or [], names_of_any_case or [], zeros))
 
 
 def mv(
@@ -184,7 +268,9 @@ def rm(
     paths: Paths,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Succeed even if nothing matches.")] = False,
-    skip_trash: Annotated[bool, typer.Option("--skip-trash", help="Delete for good at once.")] = False,
+    skip_trash: Annotated[
+        bool, typer.Option("--skip-trash", "-skipTrash", help="Delete for good at once.")
+    ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Delete files and directories.
@@ -199,7 +285,7 @@ def rm(
 
 
 def expunge(
-    immediate: Annotated[bool, typer.Option("--immediate", help="All of it, however new.")] = False,
+    immediate: Annotated[bool, typer.Option("--immediate", "-immediate", help="All of it, however new.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Delete what has been in one's trash for long enough."""
@@ -254,16 +340,21 @@ def ask_about_path(
 def setrep(
     replication: Annotated[int, typer.Argument(metavar="N", min=1, max=replication_max, show_default=False)],
     paths: Paths,
+    wait: Annotated[
+        bool, typer.Option("--wait", "-w", help="Return when each file has that many replicas; waits without end.")
+    ] = False,
+    _recursive: _Anyway = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Set the replication of files.
 
-    For a directory, that of all files below it. Returns at once; replicas are made or dropped after that.
+    For a directory, that of all files below it. Without --wait it returns at once; replicas are made or dropped
+    after that.
     """
     from .attributes import change_replication
 
     with open_session("setrep", coordinator) as session:
-        change_replication(session, replication, paths)
+        change_replication(session, replication, paths, wait=wait)
 
 
 def chmod(

@@ -27,13 +27,18 @@ class ListStyle:
     recursive: bool
     human: bool
     as_json: bool
+    directory: bool = False
 
 
 def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> None:
     """List each path, page by page: memory does not grow with the size of a directory."""
     for place in session.each(texts):
         with session.errors.about(place.text):
-            descend(_list(session, place, style, top=True))
+            if style.directory:
+                for line in _lines(place, [place.files.status(place.path)], style):
+                    print_line(line)
+            else:
+                descend(_list(session, place, style, top=True))
 
 
 def _list(session: Session, place: FilePlace, style: ListStyle, *, top: bool) -> Descent:

@@ -1,4 +1,4 @@
-"""Executes `peacefs du`: bytes used by files and directories."""
+"""Executes `peacefs du` and `df`: bytes used by files and directories, and by the cluster."""
 
 from __future__ import annotations
 
@@ -35,6 +35,35 @@ def show_usage(session: Session, texts: Sequence[str], style: UsageStyle) -> Non
                     print_line(msgspec.json.encode(record).decode())
                 else:
                     print_line(f"{size(summary.length):<12} {size(summary.space_consumed):<12} {counted.text}")
+
+
+def show_space(session: Session, texts: Sequence[str], *, human: bool, as_json: bool) -> None:
+    """Print the space of the cluster that each path is in, as `hdfs dfs -df`."""
+    size = human_size if human else str
+    rows: list[tuple[str, ...]] = []
+    for place in session.each(texts):
+        with session.errors.about(place.text):
+            place.files.status(place.path)
+            space, address = place.files.space(), place.files.address
+            if as_json:
+                record = {"filesystem": address, **msgspec.structs.asdict(space)}
+                print_line(msgspec.json.encode(record).decode())
+                continue
+            numbers = (space.capacity, space.used, space.remaining)
+            used = f"{space.used / space.capacity:.0%}" if space.capacity else "0%"
+            rows.append((address, *map(size, numbers), used))
+    if rows:
+        table = [("Filesystem", "Size", "Used", "Available", "Use%"), *rows]
+        for line in aligned(table):
+            print_line(line)
+
+
+def aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield lines with aligned columns: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for first, *others in table:
+        cells = [f"{text:>{width}}" for text, width in zip(others, widths[1:], strict=True)]
+        yield "  ".join((f"{first:<{widths[0]}}", *cells))
 
 
 def _inside(place: FilePlace) -> Iterator[FilePlace]:

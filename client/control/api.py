@@ -31,6 +31,7 @@ from .http import CoordinatorHttp
 from .values import (
     SnapshotDifference,
     SnapshotDiffReport,
+    Space,
 )
 
 S = TypeVar("S")
@@ -119,6 +120,16 @@ class CoordinatorApi:
     def cluster_status(self) -> dict[str, Any]:
         """Return datanodes, chunks and repairs, as in `GET /v1/status`."""
         return self._read(self._http.ask("GET", "/v1/status"), dict[str, Any])
+
+    def check_access(self, path: str, action: str) -> None:
+        """Raise AccessDenied unless the user may do all of `action`, such as `r-x` or `-w-`; FileNotFound, ..."""
+        parameters = {"op": "CHECKACCESS", "fsaction": action, "user.name": self.user}
+        self._http.ask("GET", "/webhdfs/v1" + quote(path), params=parameters)
+
+    def space(self) -> Space:
+        """Return the bytes of the whole cluster. Anybody may ask, as in HDFS."""
+        answer = self._http.ask("GET", "/webhdfs/v1/", params={"op": "GETSTATUS", "user.name": self.user})
+        return self._read(answer, dict[str, Space])["FsStatus"]
 
     def decide_about_datanode(self, node: str, decision: str, *, hours: float | None = None) -> dict[str, Any]:
         """Apply `decommission`, `recommission`, or `maintenance` for some `hours`; return the datanode's state.

@@ -50,6 +50,14 @@ class ContentSummary(
     space_quota: int = -1
 
 
+class Space(msgspec.Struct, frozen=True):
+    """The bytes of all datanodes' disks: how many there are, hold replicas, and are free for new ones."""
+
+    capacity: int
+    used: int
+    remaining: int
+
+
 class QuotaUsage(
     msgspec.Struct,
     frozen=True,

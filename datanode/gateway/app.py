@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.client.transfer.file_reader import FileReader
+from peacefs.client.transfer.hdfs_checksum import FileChecksum
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.datanode.limits import gateway_downloads_max
 from peacefs.datanode.limits import upload_pause_s as default_upload_pause_s
@@ -52,7 +53,6 @@ from .buffer_budget import BufferBudget
 from .client_slots import ClientSlots
 from .download import begin, send_pieces, send_whole
 from .flush_times import FlushTimes
-from .hdfs_checksum import FileChecksum
 from .local_large_reads import LocalLargeReads
 from .local_small_reads import LocalSmallReads
 from .one_time_chunks import OneTimeChunks

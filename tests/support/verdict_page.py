@@ -14,10 +14,11 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "checkpoint-verdicts.md"
 QUERIES = [*LAYOUTS, "copy", "join"]
 _HEAD = """# Verdicts on harmed checkpoints
 
-Can a query start if a file of its checkpoint is harmed, and what helps? Each cell is the verdict of `peacefs checkpoint verify`
-on a real checkpoint with one harmed file. Spark {installed} then did the same: queries were started on the checkpoint and on copies that
-were repaired or rolled back, and every batch had the rows that it has without the harm. `PEACEFS_VERDICTS=write` writes this
-page (`tests/spark/checkpoints/test_verdicts.py`); the tests always compare a part of it with Spark.
+Can a query start if a file of its checkpoint is harmed, and what helps? Each cell is the verdict of `peacefs
+checkpoint verify` on a real checkpoint with one harmed file. Spark {installed} then did the same: queries were
+started on the checkpoint and on copies that were repaired or rolled back, and every batch had the rows that it
+has without the harm. `PEACEFS_VERDICTS=write` writes this page (`tests/spark/checkpoints/test_verdicts.py`);
+the tests always compare a part of it with Spark.
 {others}
 | | |
 | --- | --- |
@@ -31,8 +32,8 @@ page (`tests/spark/checkpoints/test_verdicts.py`); the tests always compare a pa
 A changed letter in a text file without a checksum file cannot be noticed; on peacefs every read is verified.
 """
 _OTHER = """
-Spark {other} was tested with checkpoints of its own, for the queries that its tables name. They show only the rows that
-differ. It has neither format 2 nor metadata of operators.
+Spark {other} was tested with checkpoints of its own, for the queries that its tables name. They show only the
+rows that differ. It has neither format 2 nor metadata of operators.
 """
 _STATES = {"done": "All batches are done", "planned": "A batch is planned and not done"}
 _ABSENT = "no such file"

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import wait_until
 
-from peacefs.datanode.gateway.hdfs_checksum import FileChecksum
+from peacefs.client.transfer.hdfs_checksum import FileChecksum
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import FileRead, FileWrite
 

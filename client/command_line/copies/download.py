@@ -1,4 +1,4 @@
-"""Executes `peacefs get`, `cat` and `tail`: copies files and directories out of the file system.
+"""Executes `peacefs get`, `cat`, `tail` and `checksum`: reads files and directories of the file system.
 
 A byte whose checksum does not match is never written.
 """
@@ -9,20 +9,27 @@ import contextlib
 import os
 import secrets
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from peacefs.client.command_line.descent import Descent, descend
+from peacefs.client.command_line.listing import print_line
 from peacefs.client.command_line.progress import TransferProgress, transfer_progress
 from peacefs.client.command_line.session import FilePlace, Session
 from peacefs.client.control.values import FileStatus
-from peacefs.protocol.errors import ChunkUnavailable
+from peacefs.client.transfer.hdfs_checksum import FileChecksum
+from peacefs.protocol.errors import ChunkUnavailable, PathIsDirectory
+from peacefs.protocol.limits import packet_bytes
 
 from .copying import copy
 from .transfers import FileCopy, TransferOutcome, Transfers, TransferStyle
 
 #: The same as `hdfs dfs -tail`.
 _TAIL_BYTES = 1024
+# How often `tail -f` looks for new bytes.
+_FOLLOW_S: Final = 1.0
 
 
 def get(session: Session, sources: Sequence[str], target: str, style: TransferStyle) -> None:
@@ -57,6 +64,44 @@ def tail(session: Session, sources: Sequence[str]) -> None:
         with session.errors.about(place.text), place.files.open(place.path) as source:
             source.seek(max(0, source.length - _TAIL_BYTES))
             copy(source, sys.stdout.buffer, TransferProgress())
+
+
+def follow(session: Session, text: str) -> None:
+    """Write the last KiB of a file to stdout, and then what is appended to it, until the caller is interrupted.
+
+    A file that is replaced or cut is written again from its start. Ends with an error when the file is deleted.
+    """
+    for place in session.each([text]):
+        with session.errors.about(place.text):
+            shown, position = place.files.status(place.path), -1
+            if shown.is_directory:
+                raise PathIsDirectory(place.path)
+            while True:
+                if position < 0:
+                    position = max(0, shown.length - _TAIL_BYTES)
+                if shown.length > position:
+                    with place.files.open(place.path) as source:
+                        source.seek(position)
+                        position += copy(source, sys.stdout.buffer, TransferProgress())
+                    sys.stdout.buffer.flush()
+                time.sleep(_FOLLOW_S)
+                now = place.files.status(place.path)
+                if now.file_id != shown.file_id or now.length < position:
+                    position = 0
+                shown = now
+
+
+def show_checksums(session: Session, texts: Sequence[str]) -> None:
+    """Print the path, HDFS's name of the algorithm and the checksum of each file, as `hdfs dfs -checksum`."""
+    for place in session.each(texts):
+        with session.errors.about(place.text):
+            status = place.files.status(place.path)
+            checksum = FileChecksum(status.block_bytes)
+            with place.files.open(place.path) as source:
+                while piece := source.read(packet_bytes):
+                    checksum.take_in(piece)
+            algorithm, value = checksum.told()
+            print_line(place.text, algorithm, value.hex())
 
 
 class _Download:

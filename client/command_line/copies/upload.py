@@ -1,19 +1,21 @@
-"""Executes `peacefs put`: copies local files and directories into the file system."""
+"""Executes `peacefs put` and `appendToFile`: copies local files and directories into the file system."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from peacefs.client.command_line.descent import Descent, descend
 from peacefs.client.command_line.progress import TransferProgress, transfer_progress
 from peacefs.client.command_line.session import FilePlace, Session
 from peacefs.client.control.values import FileStatus
 from peacefs.client.file_objects import FileSink
-from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.errors import FileNotFound, PathIsDirectory
 from peacefs.protocol.limits import fast_lane_bytes_max
 
 from .copying import copy
@@ -45,6 +47,28 @@ def put(session: Session, sources: Sequence[str], target: str, style: TransferSt
                     local = Path(source)
                     place = goal.child(local.absolute().name) if into else goal
                     descend(upload.tree(local, place, place.status() if style.resume else None, frozenset()))
+
+
+def append(session: Session, sources: Sequence[str], target: str) -> None:
+    """Append local files to one file, all or none of them. Makes the file, and its parents, if it is missing."""
+    goal = session.place(target)
+    with contextlib.ExitStack() as opened:
+        parts: list[BinaryIO] = []
+        for source in sources:
+            # Errors of local files are reported before the file in the cluster is touched.
+            parts.append(sys.stdin.buffer if source == _STDIN else opened.enter_context(Path(source).open("rb")))
+        with session.errors.about(target):
+            status = goal.status()
+            if status is not None and status.is_directory:
+                raise PathIsDirectory(goal.path)
+            sink = (
+                goal.files.open_for_writing(goal.path)
+                if status is None
+                else goal.files.open_for_appending(goal.path)
+            )
+            with sink:
+                for part in parts:
+                    copy(part, sink, TransferProgress())
 
 
 class _Upload:

@@ -1,0 +1,48 @@
+"""Remembers for a moment what the coordinator said about paths. Pure: the time is passed in."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from peacefs.client.control.values import FileStatus
+
+# How long a listing or an answer about a path is believed. Opens ask again.
+status_age_s_max: Final = 1.0
+statuses_max: Final = 65_536
+
+
+class StatusCache:
+    """Answers about paths that exist. Missing paths are not remembered. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[float, FileStatus]] = OrderedDict()
+        #: Rises with each change, so that an answer from before a change is not remembered after it.
+        self.changes = 0
+
+    def get(self, path: str, now_s: float) -> FileStatus | None:
+        found = self._known.get(path)
+        if found is None or now_s - found[0] > status_age_s_max:
+            return None
+        return found[1]
+
+    def put(self, status: FileStatus, now_s: float, asked_at: int) -> None:
+        """Remember an answer, unless something changed after `asked_at`, the number of changes at the question."""
+        if asked_at != self.changes:
+            return
+        self._known[status.path] = now_s, status
+        self._known.move_to_end(status.path)
+        while len(self._known) > statuses_max:
+            self._known.popitem(last=False)
+
+    def forget(self, path: str) -> None:
+        """Forget a path after a change."""
+        self.changes += 1
+        self._known.pop(path, None)
+
+    def forget_tree(self, path: str) -> None:
+        """Forget a path and everything below it."""
+        self.forget(path)
+        below = path.rstrip("/") + "/"
+        for known in [known for known in self._known if known.startswith(below)]:
+            del self._known[known]
