@@ -71,12 +71,12 @@ fetch_binary() {
     return 1
 }
 
-# For tests of the web page alone. Its libraries are many: only who may install packages gets it here.
-install_chromium() {
+# For some tests alone, with many libraries: only who may install packages, and asks for them, gets them here.
+install_packages() {
     [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
     [ -n "${PEACEFS_BROWSER:-}" ] || return 1
-    (timeout 300 apt-get install -qy --no-install-recommends chromium ||
-        { timeout 120 apt-get update && timeout 300 apt-get install -qy --no-install-recommends chromium; }) >/dev/null 2>&1
+    (timeout 300 apt-get install -qy --no-install-recommends "$@" ||
+        { timeout 120 apt-get update && timeout 300 apt-get install -qy --no-install-recommends "$@"; }) >/dev/null 2>&1
 }
 
 if [ ! -x "$venv/bin/python" ]; then
@@ -129,10 +129,17 @@ else
 fi
 if command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1; then
     say 'Chromium is there, for tests of the web page (docs/web-page.md)'
-elif install_chromium; then
+elif install_packages chromium; then
     say 'Chromium, for tests of the web page (docs/web-page.md)'
 else
     say 'hint: no Chromium, so tests of the web page are skipped; on Debian: apt-get install chromium, or as root PEACEFS_BROWSER=1 make setup'
+fi
+if command -v nft >/dev/null 2>&1 && command -v ip >/dev/null 2>&1; then
+    say 'nft and ip are there, for tests of installing on hosts (docs/install.md)'
+elif install_packages nftables iproute2; then
+    say 'nft and ip, for tests of installing on hosts (docs/install.md)'
+else
+    say 'hint: no nft or ip, so tests of installing on hosts are skipped; on Debian: apt-get install nftables iproute2'
 fi
 say 'peacefs itself'
 pip install --no-build-isolation --no-deps --editable .
