@@ -114,7 +114,7 @@ class Machines:
 
     def on(self, name: str, text: str, check: bool = True, timeout_s: float = 240.0) -> str:
         """Run lines on one machine as root; return what they say."""
-        return self.run(f"ssh root@{name} bash -s <<'PEACEFS_LINES'\n{text}\nPEACEFS_LINES\n", timeout_s, check)
+        return self.run(f"ssh root@{name} bash -es <<'PEACEFS_LINES'\n{text}\nPEACEFS_LINES\n", timeout_s, check)
 
     def stop(self, name: str) -> None:
         """Cut the power of one machine."""
