@@ -1,6 +1,6 @@
 # Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
 .PHONY: help setup demo test check check-fast style types architecture kernels modules classes contract \
-    bench screenshots wheel release clean
+    bench screenshots wheel deb containers release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,6 +22,7 @@ help:
 	@echo 'make screenshots  the pictures of docs/web-page.md; wants Chromium'
 	@echo 'make site    the documentation as a site, in build/site'
 	@echo 'make wheel   the package as a wheel, in dist'
+	@echo 'make deb     the package for Debian, in dist; docs/install.md'
 	@echo 'make release  the same, checked and tried, with its sdist and notes; docs/releasing.md'
 	@echo 'make clean   removes what the other targets made'
 
@@ -95,6 +96,9 @@ site: $(READY)
 wheel: $(READY)
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
+
+deb: $(READY)
+	@$(BIN)/python -m release deb
 
 release: $(READY)
 	@$(BIN)/python -m release make

@@ -71,19 +71,12 @@ fetch_binary() {
     return 1
 }
 
-# For `peacefs mount`. The package is small; fusermount3 in it needs root to be useful.
-install_fuse() {
-    [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 && [ -e /dev/fuse ] || return 1
-    (timeout 120 apt-get install -qy --no-install-recommends fuse3 ||
-        { timeout 120 apt-get update && timeout 120 apt-get install -qy --no-install-recommends fuse3; }) >/dev/null 2>&1
-}
-
-# For tests of the web page alone. Its libraries are many: only who may install packages gets it here.
-install_chromium() {
+# For some tests alone, with many libraries: only who may install packages, and asks for them, gets them here.
+install_packages() {
     [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
     [ -n "${PEACEFS_BROWSER:-}" ] || return 1
-    (timeout 300 apt-get install -qy --no-install-recommends chromium ||
-        { timeout 120 apt-get update && timeout 300 apt-get install -qy --no-install-recommends chromium; }) >/dev/null 2>&1
+    (timeout 300 apt-get install -qy --no-install-recommends "$@" ||
+        { timeout 120 apt-get update && timeout 300 apt-get install -qy --no-install-recommends "$@"; }) >/dev/null 2>&1
 }
 
 if [ ! -x "$venv/bin/python" ]; then
@@ -136,17 +129,24 @@ else
 fi
 if command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1; then
     say 'Chromium is there, for tests of the web page (docs/web-page.md)'
-elif install_chromium; then
+elif install_packages chromium; then
     say 'Chromium, for tests of the web page (docs/web-page.md)'
 else
     say 'hint: no Chromium, so tests of the web page are skipped; on Debian: apt-get install chromium, or as root PEACEFS_BROWSER=1 make setup'
 fi
 if command -v fusermount3 >/dev/null 2>&1; then
     say 'libfuse 3 is there, for `peacefs mount` (docs/mount.md)'
-elif install_fuse; then
+elif [ -e /dev/fuse ] && install_packages fuse3; then
     say 'libfuse 3, for `peacefs mount` (docs/mount.md)'
 else
     say 'hint: no libfuse 3, so tests of a mount are skipped; on Debian as root: apt-get install fuse3'
+fi
+if command -v nft >/dev/null 2>&1 && command -v ip >/dev/null 2>&1; then
+    say 'nft and ip are there, for tests of installing on hosts (docs/install.md)'
+elif install_packages nftables iproute2; then
+    say 'nft and ip, for tests of installing on hosts (docs/install.md)'
+else
+    say 'hint: no nft or ip, so tests of installing on hosts are skipped; on Debian: apt-get install nftables iproute2'
 fi
 say 'peacefs itself'
 pip install --no-build-isolation --no-deps --editable .

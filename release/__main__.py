@@ -10,6 +10,7 @@ from pathlib import Path
 
 from . import packages
 from .changelog import ReleaseFault, dated, notes_of
+from .debian import build_deb
 from .trial import Trial
 
 _ROOT = Path(__file__).parents[1]
@@ -29,6 +30,8 @@ def main(words: list[str] | None = None) -> int:
         action="store_true",
         help="try the wheel with the packages of this Python, without a network; default: fetch the locked ones",
     )
+    deb = steps.add_parser("deb", help="build the Debian package, for Debian's Python of this machine")
+    deb.add_argument("--to", type=Path, default=Path("dist"))
     previous = steps.add_parser("previous", help="build the wheel of the release before, from its commit")
     previous.add_argument("--to", type=Path, default=Path("dist"))
     asked = parser.parse_args(words)
@@ -38,6 +41,8 @@ def main(words: list[str] | None = None) -> int:
             _date(root, asked.version)
         elif asked.step == "previous":
             print(packages.build_previous(root, asked.to.absolute()))
+        elif asked.step == "deb":
+            print(build_deb(root, asked.to.absolute()))
         else:
             notes = _notes(root)
             if asked.step == "make":
