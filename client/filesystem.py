@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from peacefs.protocol.errors import BadRequest, PeacefsError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import NodeId, new_request_id
-from peacefs.protocol.limits import chunk_bytes_max
+from peacefs.protocol.limits import batched_chunk_bytes_max, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile, block_bytes_notice, possible_block_bytes
 from peacefs.protocol.values.balance_status import BalanceStatus
@@ -44,7 +44,7 @@ from .file_objects import AppendingSink, FileSink, FileSource
 from .parallel_reads import ParallelReads
 from .quotas import Quotas
 from .snapshots import Snapshots
-from .together import run_together
+from .together import run_together, send_with_others
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
 from .transfer.write_grants import GrantClient
@@ -56,7 +56,9 @@ _Entries = list[FileStatus]
 _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
-# Maximum number of small files that `write_many` writes at the same time.
+# Maximum number of small files that `write_many` writes at the same time, and of those that are too large to be
+# sent to a datanode together.
+batched_files_at_once_max: Final = 64
 small_files_at_once_max: Final = 16
 
 
@@ -231,11 +233,16 @@ class PeaceFileSystem(NameApi):
         """
         failed: dict[str, PeacefsError] = {}
         paths = [path for path, data in files.items() if is_small(data)]
+        batched = [path for path in paths if len(files[path]) <= batched_chunk_bytes_max]
+        others = [path for path in paths if len(files[path]) > batched_chunk_bytes_max]
+        parts = [
+            *((part, send_with_others) for part in _parts(batched, batched_files_at_once_max)),
+            *((part, None) for part in _parts(others, small_files_at_once_max)),
+        ]
         with operation("write_many", {"files": len(files)}):
-            for at in range(0, len(paths), small_files_at_once_max):
-                part = paths[at : at + small_files_at_once_max]
+            for part, send in parts:
                 new = [self._new_file(path, overwrite=overwrite, replication=replication) for path in part]
-                participants = [self._small_writes.publish(each, files[each.path]) for each in new]
+                participants = [self._small_writes.publish(each, files[each.path], send) for each in new]
                 outcomes = run_together(self._driver, self._calls.call_together, participants)
                 for path, outcome in zip(part, outcomes, strict=True):
                     if isinstance(outcome, PeacefsError):
@@ -342,3 +349,8 @@ class PeaceFileSystem(NameApi):
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """Check files page by page; report those with findings, or `every_file`. Raises FileNotFound."""
         return self._api.inspect(path, every_file=every_file)
+
+
+def _parts(paths: Sequence[str], at_once: int) -> Iterator[Sequence[str]]:
+    for at in range(0, len(paths), at_once):
+        yield paths[at : at + at_once]

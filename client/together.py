@@ -1,7 +1,8 @@
 """Runs several participants on one thread, so that all their requests are under way at the same time.
 
-Requests to the coordinator are held back until no participant can continue, and then sent together. So the
-datanodes write a group of small files as one batch, and the coordinator publishes the group in one commit.
+Small chunks, and then requests to the coordinator, are held back until no participant can continue, and then
+sent together. So the datanodes write a group of small files as one batch, and the coordinator publishes the group
+in one commit.
 """
 
 from __future__ import annotations
@@ -11,12 +12,33 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from peacefs.client.transfer.chunk_batches import send_chunks
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.messages import Message
+from peacefs.protocol.messages import Allocated, Message, WrittenChunk
 from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
 
 T = TypeVar("T")
+
+
+class SendChunk(fx.Effect):
+    """Makes `run_together` send a small chunk with those of other participants."""
+
+    __slots__ = ("allocated", "data")
+
+    def __init__(self, allocated: Allocated, data: bytes) -> None:
+        self.allocated = allocated
+        self.data = data
+
+
+def send_with_others(allocated: Allocated, data: bytes) -> fx.Steps[WrittenChunk]:
+    """Make one attempt to write a chunk of at most `batched_chunk_bytes_max` bytes.
+
+    Raises the pipeline's error.
+    """
+    return (yield SendChunk(allocated, data))  # type: ignore[no-any-return]
+
+
 #: Sends requests together. Returns for each its answer or its error.
 AskTogether = Callable[[Sequence[Message], float], list[Message | PeacefsError]]
 
@@ -45,25 +67,34 @@ class _Together:
         self._ask = ask
         self._running = dict(enumerate(participants))
         self._receiving: deque[tuple[int, fx.Effect]] = deque()
+        self._sending: list[tuple[int, SendChunk]] = []
         self._calling: list[tuple[int, fx.Call]] = []
         self.results: dict[int, Any] = {}
 
     def run(self) -> None:
         for number in list(self._running):
             self._go_on(number, None, None)
-        while self._receiving or self._calling:
+        while self._receiving or self._sending or self._calling:
             if self._receiving:
                 number, effect = self._receiving.popleft()
                 self._go_on(number, *self._performed(effect))
-                continue
-            calling, self._calling = self._calling, []
-            timeout_s = max(effect.timeout_s for _number, effect in calling)
-            answers = self._ask([effect.message for _number, effect in calling], timeout_s)
-            for (number, _effect), answer in zip(calling, answers, strict=True):
-                if isinstance(answer, PeacefsError):
-                    self._go_on(number, None, answer)
-                else:
-                    self._go_on(number, answer, None)
+            elif self._sending:
+                sending, self._sending = self._sending, []
+                chunks = [(effect.allocated, effect.data) for _number, effect in sending]
+                self._hand_out(sending, self._driver.run(send_chunks(chunks)))
+            else:
+                calling, self._calling = self._calling, []
+                timeout_s = max(effect.timeout_s for _number, effect in calling)
+                messages = [effect.message for _number, effect in calling]
+                self._hand_out(calling, self._ask(messages, timeout_s))
+
+    def _hand_out(self, waiting: Sequence[tuple[int, fx.Effect]], outcomes: Sequence[object]) -> None:
+        """Resume each participant with its outcome. A PeacefsError is raised there."""
+        for (number, _effect), outcome in zip(waiting, outcomes, strict=True):
+            if isinstance(outcome, PeacefsError):
+                self._go_on(number, None, outcome)
+            else:
+                self._go_on(number, outcome, None)
 
     def _go_on(self, number: int, result: Any, fault: Exception | None) -> None:
         """Resume a participant until it has to wait for an answer."""
@@ -71,6 +102,9 @@ class _Together:
         try:
             while True:
                 effect = steps.send(result) if fault is None else steps.throw(fault)
+                if isinstance(effect, SendChunk):
+                    self._sending.append((number, effect))
+                    return
                 if isinstance(effect, fx.Call):
                     self._calling.append((number, effect))
                     return

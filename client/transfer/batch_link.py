@@ -73,6 +73,7 @@ class BatchLink:
             failure = None
             if self._connection is not None and not isinstance(fault, PeerTimeout):
                 failure = yield from last_word(self._connection)
+            self._pending.clear()
             yield from self._hang_up()
             failure = failure or fault
             failure.culprit = failure.culprit or self._hop.node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -27,8 +27,10 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
     ServiceUnready,
 )
+from peacefs.protocol.frames import Frame
 from peacefs.protocol.limits import fast_lane_bytes_max, packet_bytes, unreferenced_chunk_kept_s
 from peacefs.protocol.messages import Message
+from peacefs.runtime.sending_end import SendingEnd
 
 pytestmark = pytest.mark.cluster
 
@@ -47,9 +49,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     send = ControlRpc._send
 
-    def heard(self: ControlRpc, message: Message, timeout_s: float) -> Any:
-        names.append(type(message).__name__)
-        return send(self, message, timeout_s)
+    def heard(self: ControlRpc, messages: Sequence[Message], timeout_s: float) -> Any:
+        names.extend(type(message).__name__ for message in messages)
+        return send(self, messages, timeout_s)
 
     monkeypatch.setattr(ControlRpc, "_send", heard)
     return names
@@ -249,6 +251,35 @@ def test_each_of_a_series_that_is_written_together_is_one_call(
     asked.clear()
     files.write_many({f"{home}/third {number}": b"x" for number in range(16)})
     assert asked == ["PublishFile"] * 16
+
+
+def test_files_that_are_written_together_are_sent_and_committed_together(
+    four: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sends: list[tuple[int, str]] = []
+    send = SendingEnd.send_frames_now
+
+    def recorded(self: SendingEnd, frames: Sequence[Frame]) -> memoryview:
+        sends.append((len(frames), type(frames[0].message).__name__))
+        return send(self, frames)
+
+    def commits() -> float:
+        return scraped(four.http_address.removeprefix("http://"))["peacefs_commits_made_total", ""]
+
+    with PeaceFileSystem(four.http_address, user="alice") as files:
+        for turn in range(2):
+            files.write_many({f"/before {turn} {number}": b"x" for number in range(64)})
+        monkeypatch.setattr(SendingEnd, "send_frames_now", recorded)
+        before = commits()
+        wanted = {f"/after {number}": os.urandom(1024) for number in range(60)}
+        assert files.write_many(wanted) == {}
+        # One send for each of the four datanodes that are heads, and one for all publications. The coordinator may
+        # begin to commit before it has read all of them; something else may be committed beside them.
+        assert sorted(name for _count, name in sends) == ["PublishFile", *["WriteChunk"] * 4]
+        assert sum(count for count, name in sends if name == "WriteChunk") == len(wanted)
+        assert (len(wanted), "PublishFile") in sends
+        assert commits() - before <= 8
+        assert {path: files.read(path) for path in wanted} == wanted
 
 
 def test_files_that_are_written_together_survive_the_death_of_a_datanode(four: LocalCluster) -> None:
