@@ -22,7 +22,13 @@ from .report import show
 
 _TREE = Path(__file__).parents[1]
 #: What is measured, and the number of files of one short chunk.
-_WORK: Final = {"write, 1 client": 40, "write, 16 clients": 160, "write_many": 256, "read, 16 clients": 160}
+_WORK: Final = {
+    "write, 1 client": 40,
+    "write, 16 clients": 160,
+    "write_many": 256,
+    "read, 16 clients": 160,
+    "read_many": 256,
+}
 
 
 def main(*, quick: bool = False, against: Path | None = None) -> None:

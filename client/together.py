@@ -10,25 +10,31 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from peacefs.client.transfer.chunk_batches import send_chunks
+from peacefs.client.transfer.chunk_batches import read_chunks, send_chunks
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.messages import Allocated, Message, WrittenChunk
+from peacefs.protocol.messages import Allocated, ChunkLayout, Message, WrittenChunk
 from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
 
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
 class SendChunk(fx.Effect):
-    """Makes `run_together` send a small chunk with those of other participants."""
+    """Makes `run_together` send a small chunk together with those of other participants."""
 
-    __slots__ = ("allocated", "data")
+    allocated: Allocated
+    data: bytes
 
-    def __init__(self, allocated: Allocated, data: bytes) -> None:
-        self.allocated = allocated
-        self.data = data
+
+@dataclass(slots=True)
+class FetchChunk(fx.Effect):
+    """Makes `run_together` read a small chunk together with those of other participants."""
+
+    chunk: ChunkLayout
 
 
 def send_with_others(allocated: Allocated, data: bytes) -> fx.Steps[WrittenChunk]:
@@ -37,6 +43,11 @@ def send_with_others(allocated: Allocated, data: bytes) -> fx.Steps[WrittenChunk
     Raises the pipeline's error.
     """
     return (yield SendChunk(allocated, data))  # type: ignore[no-any-return]
+
+
+def fetch_with_others(chunk: ChunkLayout) -> fx.Steps[bytes]:
+    """Make one attempt to read a chunk as `read_chunks` does. Raises its error."""
+    return (yield FetchChunk(chunk))  # type: ignore[no-any-return]
 
 
 #: Sends requests together. Returns for each its answer or its error.
@@ -67,26 +78,31 @@ class _Together:
         self._ask = ask
         self._running = dict(enumerate(participants))
         self._receiving: deque[tuple[int, fx.Effect]] = deque()
-        self._sending: list[tuple[int, SendChunk]] = []
-        self._calling: list[tuple[int, fx.Call]] = []
+        #: Effects that are performed together, in this order, when no participant can continue.
+        self._held: dict[type[fx.Effect], list[tuple[int, Any]]] = {SendChunk: [], FetchChunk: [], fx.Call: []}
         self.results: dict[int, Any] = {}
 
     def run(self) -> None:
         for number in list(self._running):
             self._go_on(number, None, None)
-        while self._receiving or self._sending or self._calling:
+        while True:
             if self._receiving:
                 number, effect = self._receiving.popleft()
                 self._go_on(number, *self._performed(effect))
-            elif self._sending:
-                sending, self._sending = self._sending, []
-                chunks = [(effect.allocated, effect.data) for _number, effect in sending]
-                self._hand_out(sending, self._driver.run(send_chunks(chunks)))
-            else:
-                calling, self._calling = self._calling, []
-                timeout_s = max(effect.timeout_s for _number, effect in calling)
-                messages = [effect.message for _number, effect in calling]
-                self._hand_out(calling, self._ask(messages, timeout_s))
+                continue
+            kind = next((kind for kind, held in self._held.items() if held), None)
+            if kind is None:
+                return
+            held, self._held[kind] = self._held[kind], []
+            self._hand_out(held, self._performed_together(kind, [effect for _number, effect in held]))
+
+    def _performed_together(self, kind: type[fx.Effect], effects: Sequence[Any]) -> Sequence[object]:
+        if kind is SendChunk:
+            return self._driver.run(send_chunks([(effect.allocated, effect.data) for effect in effects]))
+        if kind is FetchChunk:
+            return self._driver.run(read_chunks([effect.chunk for effect in effects]))
+        timeout_s = max(effect.timeout_s for effect in effects)
+        return self._ask([effect.message for effect in effects], timeout_s)
 
     def _hand_out(self, waiting: Sequence[tuple[int, fx.Effect]], outcomes: Sequence[object]) -> None:
         """Resume each participant with its outcome. A PeacefsError is raised there."""
@@ -102,11 +118,8 @@ class _Together:
         try:
             while True:
                 effect = steps.send(result) if fault is None else steps.throw(fault)
-                if isinstance(effect, SendChunk):
-                    self._sending.append((number, effect))
-                    return
-                if isinstance(effect, fx.Call):
-                    self._calling.append((number, effect))
+                if (held := self._held.get(type(effect))) is not None:
+                    held.append((number, effect))
                     return
                 if isinstance(effect, fx.Receive):
                     self._receiving.append((number, effect))

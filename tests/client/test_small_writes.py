@@ -23,7 +23,10 @@ from peacefs.protocol.errors import (
     AlreadyBeingCreated,
     BadRequest,
     FileAlreadyExists,
+    FileNotFound,
     ParentNotDirectory,
+    PathIsDirectory,
+    PathThroughFile,
     QuotaExceeded,
     ServiceUnready,
 )
@@ -289,6 +292,40 @@ def test_files_that_are_written_together_survive_the_death_of_a_datanode(four: L
         wanted = {f"/after-{number}": os.urandom(1024) for number in range(32)}
         assert files.write_many(wanted) == {}
         assert {path: files.read(path) for path in wanted} == wanted
+
+
+def test_files_that_are_read_together_are_those_of_a_model_and_each_fails_alone(
+    files: PeaceFileSystem, home: str
+) -> None:
+    random = Random(2)
+    sizes = [0, 1, 1024, 15 * 1024, 15 * 1024 + 1, 300_000, fast_lane_bytes_max + 1, *[700] * 100]
+    model = {f"{home}/{number}": random.randbytes(size) for number, size in enumerate(sizes)}
+    assert files.write_many(model) == {}
+    files.write(f"{home}/blocks", model[f"{home}/6"], block_bytes=1 << 20)
+    files.mkdirs(f"{home}/directory")
+    with files.open_for_appending(f"{home}/2") as sink:
+        sink.write(b"more")
+    model |= {f"{home}/blocks": model[f"{home}/6"], f"{home}/2": model[f"{home}/2"] + b"more"}
+    refused = [f"{home}/directory", f"{home}/missing", "not absolute", f"{home}/1/below"]
+    paths = [*model, *refused, f"{home}/1"]
+    random.shuffle(paths)
+    read = files.read_many(paths)
+    assert {path: data for path, data in read.items() if isinstance(data, bytes)} == model
+    assert {path: type(read[path]) for path in refused} == {
+        f"{home}/directory": PathIsDirectory,
+        f"{home}/missing": FileNotFound,
+        "not absolute": BadRequest,
+        f"{home}/1/below": PathThroughFile,
+    }
+
+
+def test_files_that_are_read_together_survive_the_death_of_a_datanode(four: LocalCluster) -> None:
+    with PeaceFileSystem(four.http_address, user="alice") as files:
+        wanted = {f"/{number}": os.urandom(1024) for number in range(80)}
+        assert files.write_many(wanted) == {}
+        assert files.read_many(wanted) == wanted
+        four.datanodes[0].kill()
+        assert files.read_many(wanted) == wanted
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from peacefs.client.transfer.chunk_batches import send_chunks
+from peacefs.client.transfer.chunk_batches import read_chunks, send_chunks
 from peacefs.protocol.checksums import block_checksums, chunk_checksum
-from peacefs.protocol.errors import AccessDenied, PeerError
+from peacefs.protocol.errors import AccessDenied, ChecksumMismatch, PeacefsError, PeerError
 from peacefs.protocol.limits import batched_chunk_bytes_max
-from peacefs.protocol.messages import WriteChunk, WrittenChunk
+from peacefs.protocol.messages import ChunkLayout, WriteChunk, WrittenChunk
+from peacefs.protocol.tokens import ChunkRead
 
 ROUTES = [["n0", "n1", "n2"], ["n1", "n2", "n0"], ["n2", "n0"], ["n1"]]
 
@@ -58,6 +59,58 @@ def test_a_head_that_does_not_answer_fails_its_chunks_after_a_deadline(make_clus
     written = cluster.driver.run(send_chunks(chunks, hop_timeout_s=2.0))
     assert isinstance(written[1], WrittenChunk)
     assert {(type(one).__name__, one.culprit) for one in written[::2]} == {("PeerTimeout", "n1")}
+
+
+def layout_of(cluster, written, *names):
+    reading = cluster.signer.sign(ChunkRead(4e9, written.chunk))
+    hops = [cluster.coordinator.nodes[name].hop for name in names]
+    return ChunkLayout(written.chunk, written.version, written.length, reading, hops)
+
+
+@pytest.mark.evidence("checksums-hold")
+def test_reads_are_verified_and_a_replica_that_cannot_be_read_fails_alone(make_cluster):
+    cluster = make_cluster()
+    data = [os.urandom(size) for size in (1, 900, 1024, batched_chunk_bytes_max, 700, 800, 600)]
+    chunks = [(cluster.coordinator.allocated(ROUTES[0]), content) for content in data]
+    written = cluster.driver.run(send_chunks(chunks))
+    cluster.coordinator.nodes["n0"].damage(data[1][100:400])
+    wanted = [layout_of(cluster, one, "n0" if index < 4 else "n2", "n1") for index, one in enumerate(written)]
+    wanted[4] = replace(wanted[4], token=wanted[5].token)
+    wanted[6] = replace(wanted[6], length=500)
+    for _turn in range(2):
+        read = cluster.driver.run(read_chunks(wanted))
+        assert [read[index] for index in (0, 2, 3, 5)] == [data[index] for index in (0, 2, 3, 5)]
+        assert [type(read[index]) for index in (1, 4, 6)] == [ChecksumMismatch, AccessDenied, ChecksumMismatch]
+    cluster.coordinator.nodes["n2"].relay.die()
+    read = cluster.driver.run(read_chunks(wanted))
+    assert [read[index] for index in (0, 2, 3)] == [data[index] for index in (0, 2, 3)]
+    assert isinstance(read[5], PeerError)
+
+
+@pytest.mark.parametrize("flip", [50, 400, 1300, 2000])
+@pytest.mark.evidence("checksums-hold")
+def test_a_byte_that_changes_on_the_way_is_never_returned(make_cluster, flip):
+    cluster = make_cluster()
+    data = [os.urandom(700) for _ in range(4)]
+    written = cluster.driver.run(send_chunks([(cluster.coordinator.allocated(["n0"]), each) for each in data]))
+    # A connection begins with some hundred bytes of the handshake.
+    cluster.pool.close_all()
+    cluster.coordinator.nodes["n0"].relay.flip_up_at = 300 + flip
+    read = cluster.driver.run(read_chunks([layout_of(cluster, one, "n0") for one in written]))
+    assert any(isinstance(one, PeacefsError) for one in read)
+    assert all(one == content for one, content in zip(read, data, strict=True) if isinstance(one, bytes))
+
+
+@pytest.mark.evidence("everything-is-bounded", "slow-peer")
+def test_a_datanode_that_does_not_answer_a_read_fails_it_after_a_deadline(make_cluster):
+    cluster = make_cluster()
+    written = cluster.driver.run(send_chunks([(cluster.coordinator.allocated(ROUTES[0]), b"x") for _ in range(4)]))
+    cluster.coordinator.nodes["n1"].relay.hold_down_after = 0
+    cluster.pool.close_all()
+    wanted = [layout_of(cluster, one, "n0" if index % 2 else "n1") for index, one in enumerate(written)]
+    read = cluster.driver.run(read_chunks(wanted, hop_timeout_s=1.0))
+    assert read[1::2] == [b"x"] * 2
+    assert {type(one).__name__ for one in read[::2]} <= {"PeerTimeout", "PeerUnreachable"}
 
 
 def test_ctrl_c_closes_the_connections(cluster, monkeypatch):
