@@ -16,6 +16,7 @@ _ALL = (
     "read_stream",
     "io_service",
     "small_files",
+    "small_costs",
     "native_hop",
     "hops",
     "small_reads",
@@ -85,7 +86,7 @@ _WITH_TECHNIQUE = ("recovery_pictures", "recovery")
 _WITH_HOSTS = ("recovery",)
 _WITH_ROWS = ("peers", "failover")
 _WITH_FILE_SIZE = ("peers",)
-_WITH_TREE = ("hops",)
+_WITH_TREE = ("hops", "small_costs")
 
 
 def main() -> None:

@@ -101,6 +101,7 @@ class AsyncPeaceFileSystem:
         return AsyncFileSource(self, await self.call(self.files.open, path))
 
     read = _on_a_thread(PeaceFileSystem.read)
+    read_many = _on_a_thread(PeaceFileSystem.read_many)
     write = _on_a_thread(PeaceFileSystem.write)
 
     async def write_many(

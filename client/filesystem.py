@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,13 +17,14 @@ from msgspec.structs import replace
 from peacefs.protocol.errors import BadRequest, PeacefsError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import NodeId, new_request_id
-from peacefs.protocol.limits import chunk_bytes_max
-from peacefs.protocol.messages import CreateFile
+from peacefs.protocol.limits import batched_chunk_bytes_max, chunk_bytes_max
+from peacefs.protocol.messages import CreateFile, Opened, OpenFile
 from peacefs.protocol.new_file import NewFile, block_bytes_notice, possible_block_bytes
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
+from peacefs.runtime import effects as fx
 from peacefs.runtime.connection_pool import ConnectionPool
 from peacefs.runtime.thread_driver import ThreadDriver
 from peacefs.runtime.tracing import beginning, operation
@@ -42,7 +44,7 @@ from .file_objects import AppendingSink, FileSink, FileSource
 from .parallel_reads import ParallelReads
 from .quotas import Quotas
 from .snapshots import Snapshots
-from .together import run_together
+from .together import fetch_with_others, run_together, send_with_others
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
 from .transfer.write_grants import GrantClient
@@ -54,7 +56,9 @@ _Entries = list[FileStatus]
 _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
-# Maximum number of small files that `write_many` writes at the same time.
+# Maximum number of small files that `write_many` and `read_many` transfer at the same time, and of those that are
+# too large to be sent to a datanode together.
+batched_files_at_once_max: Final = 64
 small_files_at_once_max: Final = 16
 
 
@@ -190,11 +194,40 @@ class PeaceFileSystem(NameApi):
     def read(self, path: str) -> bytes:
         """Read a whole file."""
         with operation("read", {"path": path}):
-            opened = self._calls.open(path, self.user)
-            length, avoided = opened.layout.length, set[NodeId]()
-            if self._reads.are_worthwhile(opened, 0, length, avoided):
-                return self._reads.read(opened, 0, length, avoided)
-            return self._driver.run(read_whole(opened.token, opened.layout))
+            return self._read_opened(self._calls.open(path, self.user))
+
+    def _read_opened(self, opened: Opened) -> bytes:
+        length, avoided = opened.layout.length, set[NodeId]()
+        if self._reads.are_worthwhile(opened, 0, length, avoided):
+            return self._reads.read(opened, 0, length, avoided)
+        return self._driver.run(read_whole(opened.token, opened.layout))
+
+    def read_many(self, paths: Iterable[str]) -> dict[str, bytes | PeacefsError]:
+        """Read whole files, several at a time. Return the data of each file or its error, by path.
+
+        Each file is one that `read` may return, but they are not of one moment. Together they must fit in memory.
+        """
+        outcomes: dict[str, bytes | PeacefsError] = {}
+        wanted = list(dict.fromkeys(paths))
+        with operation("read_many", {"files": len(wanted)}):
+            for part in _parts(wanted, batched_files_at_once_max):
+                participants = [self._read_with_others(path) for path in part]
+                results = run_together(self._driver, self._calls.call_together, participants)
+                for path, result in zip(part, results, strict=True):
+                    try:
+                        outcomes[path] = self._read_opened(result) if isinstance(result, Opened) else result
+                    except PeacefsError as error:
+                        outcomes[path] = error
+        return outcomes
+
+    def _read_with_others(self, path: str) -> fx.Steps[bytes | Opened]:
+        """Open and read a small file. Return the open file if it is not small, or its first replica failed."""
+        opened = yield from fx.call(OpenFile(path, self.user), Opened)
+        chunks = opened.layout.chunks
+        if len(chunks) == 1 and chunks[0].replicas and 0 < chunks[0].length <= batched_chunk_bytes_max:
+            with contextlib.suppress(PeacefsError):
+                return (yield from fetch_with_others(chunks[0]))
+        return opened
 
     def write(
         self,
@@ -243,11 +276,16 @@ class PeaceFileSystem(NameApi):
         """
         failed: dict[str, PeacefsError] = {}
         paths = [path for path, data in files.items() if is_small(data)]
+        batched = [path for path in paths if len(files[path]) <= batched_chunk_bytes_max]
+        others = [path for path in paths if len(files[path]) > batched_chunk_bytes_max]
+        parts = [
+            *((part, send_with_others) for part in _parts(batched, batched_files_at_once_max)),
+            *((part, None) for part in _parts(others, small_files_at_once_max)),
+        ]
         with operation("write_many", {"files": len(files)}):
-            for at in range(0, len(paths), small_files_at_once_max):
-                part = paths[at : at + small_files_at_once_max]
+            for part, send in parts:
                 new = [self._new_file(path, overwrite=overwrite, replication=replication) for path in part]
-                participants = [self._small_writes.publish(each, files[each.path]) for each in new]
+                participants = [self._small_writes.publish(each, files[each.path], send) for each in new]
                 outcomes = run_together(self._driver, self._calls.call_together, participants)
                 for path, outcome in zip(part, outcomes, strict=True):
                     if isinstance(outcome, PeacefsError):
@@ -365,3 +403,8 @@ class PeaceFileSystem(NameApi):
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """Check files page by page; report those with findings, or `every_file`. Raises FileNotFound."""
         return self._api.inspect(path, every_file=every_file)
+
+
+def _parts(paths: Sequence[str], at_once: int) -> Iterator[Sequence[str]]:
+    for at in range(0, len(paths), at_once):
+        yield paths[at : at + at_once]

@@ -266,6 +266,7 @@ class Datanode:
             lambda: self._scrubber.progress,
             self._disk_balancer,
             lambda: self._pool.idle,
+            self._driver.write_ways.states,
         ).publish()
         own = LocalSmallReads(self._chunk_server, self._driver)
         local_large_reads = LocalLargeReads(self._chunk_server, self._driver)

@@ -43,6 +43,8 @@ handshake_frame_bytes_max: Final = 4 * KIB
 sealed_record_bytes_max: Final = packet_bytes
 # A connection's first read, before it knows the length of the frame. Small frames arrive whole in one call.
 frame_ahead_bytes: Final = 16 * KIB
+# Maximum size of a chunk in a batch. Its whole frame arrives in one such call.
+batched_chunk_bytes_max: Final = frame_ahead_bytes - KIB
 # Memory for clients' unfinished frames in a service. Above it, the oldest unfinished frame is dropped.
 begun_frames_bytes_max: Final = 128 * MIB
 # A frame must be complete within this time after its first byte, so that slow senders cannot hold memory.

@@ -74,11 +74,13 @@ class DirectFile(DiskFile):
     remainder; only the file's last page goes through the page cache.
     """
 
-    __slots__ = ("_direct", "_filled", "_piece", "_written")
+    __slots__ = ("_direct", "_filled", "_piece", "_written", "was_refused")
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._direct = True
+        #: True if the file system accepted O_DIRECT when the file was opened, but not when it was written.
+        self.was_refused = False
         self._piece = memoryview(mmap.mmap(-1, direct_write_bytes))
         #: Bytes in the buffer that are not written yet, and the bytes written to the file.
         self._filled = 0
@@ -117,6 +119,8 @@ class DirectFile(DiskFile):
                 # Some file systems accept O_DIRECT at open but not this write, or need a larger alignment.
                 if error.errno != errno.EINVAL or not self._direct:
                     raise
+                # The last pages may be refused because they need a larger alignment. That costs little.
+                self.was_refused |= len(data) == len(self._piece)
                 self._use_cache()
                 continue
             data = data[written:]

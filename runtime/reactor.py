@@ -6,10 +6,10 @@ participant after another, each until it must wait. Worker threads do what would
 connecting, and a slow disk.
 
 If the disk was fast recently, the reactor's thread writes and syncs itself; requests that arrive meanwhile form
-the next batch. If it was slow, a worker does so and then hands the participant back. If the reactor's thread hangs
-for `reactor_stuck_s`, a new thread takes over and the hanging one continues as a worker. A participant whose peer
-sends faster than it is served must let others run in between. The reactor's thread reads files itself only if they
-are open and in the page cache.
+the next batch. If it was slow, a worker does so and then hands the participant back (`disk_turns`). If the
+reactor's thread hangs for `reactor_stuck_s`, a new thread takes over and the hanging one continues as a worker. A
+participant whose peer sends faster than it is served must let others run in between. The reactor's thread reads
+files itself only if they are open and in the page cache.
 
 A participant either waits or runs on exactly one thread; the lock is held while that changes. A participant that
 moves much data keeps its worker, blocking calls and large buffers until the end of the request.
@@ -38,29 +38,23 @@ from peacefs.protocol.trace_context import current, stamped, switch_to
 
 from . import effects as fx
 from .connections import SocketConnection
+from .disk_turns import DiskTurns
 from .running_participants import Begun, RunningParticipant, Synced, nobody_hears, report_bug
 from .thread_driver import ThreadDriver
 
-# The reactor's thread writes to the disk itself only if recent writes took less than `quick_disk_s`. If it hangs
-# for `reactor_stuck_s`, another thread replaces it.
-quick_disk_s: Final = 0.001
+# If the reactor's thread hangs for `reactor_stuck_s`, another thread replaces it.
 reactor_stuck_s: Final = 1.0
 # A participant that has run for this long without waiting, because its peer keeps sending, lets others run.
 reactor_turn_s: Final = 0.01
-
 
 log = logging.getLogger("peacefs.reactor")
 #: Returned instead of a result: the participant waits, or another thread continues it.
 _LATER: Final = object()
 #: A participant that yields one of these moves much data.
 _BULK = (fx.ReadAt, fx.SendFile)
-#: The disk's recent time is smoothed over about this many operations.
-_DISK_TIMES = 8
 #: Effects that never wait.
 _AT_ONCE = (fx.Now, fx.WallClock, fx.Release, fx.ReadFromMemory)
 _EVENTS = {fx.Receive: select.EPOLLIN, fx.ReceiveFrames: select.EPOLLIN, fx.Send: select.EPOLLOUT}
-
-
 _Performer = Callable[[RunningParticipant, Any], Any]
 
 
@@ -95,8 +89,8 @@ class Reactor:
         self._numbers = itertools.count()
         self._is_asleep = False
         self._sleeps_until_s = inf
-        #: The smoothed time of disk operations; the time when the reactor's thread began its current step.
-        self._disk_s = 0.0
+        self._disk_turns = DiskTurns()
+        #: The time when the reactor's thread began its current step.
         self._busy_since_s = inf
         self._stopping = threading.Event()
         self._performers: dict[type[fx.Effect], _Performer] = {
@@ -208,16 +202,18 @@ class Reactor:
         return data if data is not None else self._by_worker(run, effect)
 
     def _on_disk(self, run: RunningParticipant, effect: fx.Effect) -> Any:
-        if self._is_here() and (run.keeps_worker or self._disk_s > quick_disk_s):
+        turns, is_sync = self._disk_turns, isinstance(effect, fx.Sync)
+        if self._is_here() and (run.keeps_worker or turns.belongs_to_worker()):
             return self._by_worker(run, effect)
-        fault = None
-        began_s = time.monotonic()
+        if is_sync:
+            turns.syncs()
+        fault, began_s = None, time.monotonic()
         try:
             self._driver.perform(effect)
         except OSError as error:
             fault = error
-        self._disk_s += (time.monotonic() - began_s - self._disk_s) / _DISK_TIMES
-        if isinstance(effect, fx.Sync) and not run.keeps_worker and not self._is_here():
+        turns.took(time.monotonic() - began_s)
+        if is_sync and not run.keeps_worker and not self._is_here():
             # Continue on the reactor's thread: two running threads would compete for the interpreter lock.
             return self._hand_back(run, Synced(fault))
         if fault is not None:
@@ -247,6 +243,7 @@ class Reactor:
         run.end_request()
         frame = self._receive(run, effect)
         if frame is not _LATER:
+            self._disk_turns.arrived(1)
             run.begin_request(frame.message)
         return frame
 
@@ -263,8 +260,10 @@ class Reactor:
         if isinstance(frames, Frame):
             assert isinstance(effect.connection, SocketConnection)
             frames = effect.connection.frames_after(frames, effect.more_after)
-        if effect.begins_request and not effect.more_after(frames[-1]):
-            run.begin_request(frames[-1].message)
+        if effect.begins_request:
+            self._disk_turns.arrived(len(frames))
+            if not effect.more_after(frames[-1]):
+                run.begin_request(frames[-1].message)
         return frames
 
     def _receive(self, run: RunningParticipant, effect: fx.Receive) -> Any:
@@ -475,7 +474,8 @@ class Reactor:
             with self._lock:
                 is_stuck = time.monotonic() - self._busy_since_s > reactor_stuck_s
                 if is_stuck:
-                    self._busy_since_s, self._disk_s = inf, reactor_stuck_s
+                    self._busy_since_s = inf
+                    self._disk_turns.hangs(reactor_stuck_s)
                     self._thread, self._here = self._new_thread(self._thread.name), None
             if is_stuck:
                 log.warning(

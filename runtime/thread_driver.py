@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,7 +71,8 @@ class ThreadDriver:
         self._sync_to_disk = sync_to_disk
         # A DirectFile writes its last bytes at the sync; without syncs they would be lost.
         self._write_around_cache = write_around_cache if sync_to_disk else False
-        self._write_ways = WriteWays()
+        #: Chooses the way of each file, unless `write_around_cache` forces one.
+        self.write_ways = WriteWays()
         self._said_no_direct = False
         self.pool = pool
         self._bounded_reads = BoundedReads()
@@ -158,15 +159,15 @@ class ThreadDriver:
     def _open_measured(self, path: str, flags: int) -> DiskFile:
         """Open a file in the way that `WriteWays` chooses, and begin to measure its writes."""
         directory = Path(path).parent
-        trial = self._write_ways.begin(directory.stat().st_dev, str(directory))
+        trial = self.write_ways.begin(directory.stat().st_dev, str(directory), time.monotonic())
         try:
             file: DiskFile | None = self._open_direct(path, flags) if trial.is_around else None
             if file is None:
                 if trial.is_around:
-                    self._write_ways.has_no_around(trial)
+                    self.write_ways.has_no_around(trial)
                 file = DiskFile(os.open(path, flags, FILE_MODE))
         except OSError:
-            self._write_ways.given_up(trial)
+            self.write_ways.given_up(trial)
             raise
         file.trial = trial
         return file
@@ -177,14 +178,21 @@ class ThreadDriver:
         if file.trial is None:
             file.append(effect.buffers)
             return
-        began_s = time.monotonic()
-        file.append(effect.buffers)
-        file.trial.spent_s += time.monotonic() - began_s
+        with self._measured(file.trial):
+            file.append(effect.buffers)
+
+    @contextlib.contextmanager
+    def _measured(self, trial: Trial) -> Iterator[None]:
+        self.write_ways.works(trial, time.monotonic())
+        try:
+            yield
+        finally:
+            self.write_ways.rests(trial, time.monotonic())
 
     def _close_file(self, effect: fx.CloseFile) -> None:
         assert isinstance(effect.file, DiskFile)
         if effect.file.trial is not None:
-            self._write_ways.given_up(effect.file.trial)
+            self.write_ways.given_up(effect.file.trial)
         os.close(effect.file.descriptor)
 
     def _open_cached(self, effect: fx.OpenLocalFile, flags: int) -> DiskFile:
@@ -209,26 +217,38 @@ class ThreadDriver:
         return None
 
     def _start_writeback(self, effect: fx.StartWriteback) -> None:
-        assert isinstance(effect.file, DiskFile)
-        if self._sync_to_disk:
-            effect.file.begin_writeback()
+        file = effect.file
+        assert isinstance(file, DiskFile)
+        if not self._sync_to_disk:
+            return
+        if file.trial is None:
+            file.begin_writeback()
+            return
+        # It waits if the disk's queue is full.
+        with self._measured(file.trial):
+            file.begin_writeback()
 
     def _sync(self, effect: fx.Sync) -> None:
-        assert isinstance(effect.file, DiskFile)
-        if self._sync_to_disk:
-            fsyncs_of_files.inc()
-            began_s = time.monotonic()
-            effect.file.sync()
-            if effect.file.trial is not None:
-                effect.file.trial.spent_s += time.monotonic() - began_s
-                self._written(effect.file.trial, effect.file.end)
+        file = effect.file
+        assert isinstance(file, DiskFile)
+        if not self._sync_to_disk:
+            return
+        fsyncs_of_files.inc()
+        if file.trial is None:
+            file.sync()
+            return
+        with self._measured(file.trial):
+            file.sync()
+        if isinstance(file, DirectFile) and file.was_refused:
+            self.write_ways.has_no_around(file.trial)
+        self._written(file.trial, file.end)
 
     def _written(self, trial: Trial, size: int) -> None:
-        chosen = self._write_ways.written(trial, size)
+        chosen = self.write_ways.written(trial, size)
         if chosen is not None:
             log.info(
                 "%s: large chunks now go %s the page cache; a MiB takes %.2f ms through it, %.2f around it",
-                trial.directory,
+                chosen.directory,
                 "around" if chosen.is_around else "through",
                 chosen.through_s * 1000,
                 chosen.around_s * 1000,

@@ -1,120 +1,203 @@
-"""Chooses for each disk whether large files are written through the page cache or around it. No I/O.
+"""Chooses for each disk whether large files are written through the page cache or around it. No I/O, no clock.
 
-Both ways are measured: the time that a file's appends and its sync take per MiB. Most files are written in the way
-that was faster lately. One in `tried_every` is written in the other way, to notice changes. Which way is faster
-depends on the machine: in a virtual machine that returns free memory to its host, the first use of a page takes
-many times longer than copying it.
+Both ways are measured: the time that the appends and syncs of files take per MiB. Which way is faster depends on
+the machine: in a virtual machine that returns free memory to its host, the first use of a page takes many times
+longer than copying it. Most files are written in the way that was faster lately, and now and then one in the other
+way, to notice changes. The slower the other way was, the rarer. If such a trial was faster, the next files are
+trials, too, until it is clear.
 
 The page cache is preferred, because data written around it must be read back from the disk. So writing around it
-must be clearly faster. Files that are written at the same time share the disk, so their times are divided by their
-number.
+must be clearly faster. Operations that run at the same time share the disk. So while n of them run, 1/n of the
+time counts for each.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from statistics import median
 from threading import Lock
 from typing import Final, NamedTuple
 
 from peacefs.protocol.limits import MIB
 
-# One in this many files is written in the way that was slower.
+# The way that was slower is tried for one file in this many, and for fewer if it was much slower. But after
+# `tried_after_s` it is tried, however slow it was, if there were `tried_every` files.
 tried_every: Final = 16
-# Smaller files are not measured, because their times vary too much.
+tried_after_s: Final = 600.0
+# A measurement comprises files of at least this size together, because the times of small files vary too much.
 measured_bytes_min: Final = 4 * MIB
 #: Begin to write around the cache if that takes less than the first share of the time through it. Stop when it
 #: takes more than the second share.
 _CLEARLY_FASTER: Final = 0.8
 _FASTER: Final = 0.9
-#: The times are smoothed over about this many files.
-_SMOOTHED_OVER: Final = 3
-#: Before the first choice, measure each way this often, alternately.
-_AT_FIRST: Final = 2
+#: The median of so many measurements counts, so that one or two slow files decide nothing.
+_MEDIAN_OF: Final = 5
+#: Before the first choice, measure each way this often.
+_AT_FIRST: Final = 3
 
 
 @dataclass(slots=True, eq=False)
 class Trial:
-    """A file that is being written, and the time that its writes have taken so far."""
+    """A file that is being written, and its share of the disk's time so far."""
 
     disk: int
     directory: str
     is_around: bool
     spent_s: float = 0.0
     is_over: bool = False
-    #: Maximum number of files that were being written to the disk at the same time.
-    at_once: int = 1
+    #: The disk's `shared_s` when the operation under way began.
+    since_s: float = 0.0
 
 
 class Chosen(NamedTuple):
-    """A disk's new way of writing, and the measured seconds per MiB that decided it."""
+    """A disk's way of writing, and the measured seconds per MiB. They are 0 before the first measurement."""
 
+    directory: str
     is_around: bool
     through_s: float
     around_s: float
 
 
 @dataclass(slots=True)
+class _Way:
+    #: The last measurements, in seconds per MiB.
+    per_mib_s: deque[float] = field(default_factory=lambda: deque(maxlen=_MEDIAN_OF))
+    #: What the next measurement comprises so far.
+    size: int = 0
+    spent_s: float = 0.0
+
+    def add(self, size: int, spent_s: float) -> float | None:
+        """Add a file. Return the new measurement if it completes one."""
+        self.size += size
+        self.spent_s += spent_s
+        if self.size < measured_bytes_min:
+            return None
+        took_s = self.spent_s / (self.size / MIB)
+        self.per_mib_s.append(took_s)
+        self.size, self.spent_s = 0, 0.0
+        return took_s
+
+    @property
+    def usual_s(self) -> float:
+        return median(self.per_mib_s) if self.per_mib_s else 0.0
+
+
+@dataclass(slots=True)
 class _Disk:
-    #: Smoothed seconds per MiB, and the number of measured files: through the cache, then around it.
-    per_mib_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    measured: list[int] = field(default_factory=lambda: [0, 0])
+    directory: str
+    through: _Way = field(default_factory=_Way)
+    around: _Way = field(default_factory=_Way)
     goes_around: bool = False
     has_around: bool = True
-    begun: int = 0
-    under_way: set[Trial] = field(default_factory=set)
+    #: Number of files since the slower way was last tried, and the time of that trial.
+    files: int = 0
+    tried_s: float = 0.0
+    #: True if the next file is a trial, too, because the last trial was the faster one.
+    is_surprised: bool = False
+    #: Number of operations under way, and the share of the disk's time that one of them has had that ran all the
+    #: time until `looked_s`.
+    active: int = 0
+    shared_s: float = 0.0
+    looked_s: float = 0.0
+
+    def share(self, now_s: float) -> float:
+        """Return `shared_s`, brought up to date."""
+        if self.active:
+            self.shared_s += (now_s - self.looked_s) / self.active
+        self.looked_s = now_s
+        return self.shared_s
+
+    @property
+    def is_measured(self) -> bool:
+        return min(len(self.through.per_mib_s), len(self.around.per_mib_s)) >= _AT_FIRST
+
+    def tries_other(self, now_s: float) -> bool:
+        """Return whether the next file is to be written in the slower way."""
+        if self.files < tried_every:
+            return self.is_surprised
+        times_s = self.through.usual_s, self.around.usual_s
+        is_due = self.files * min(times_s) >= tried_every * max(times_s)
+        return is_due or now_s - self.tried_s >= tried_after_s
+
+    def should_go_around(self, through_s: float, around_s: float) -> bool:
+        return around_s < (_FASTER if self.goes_around else _CLEARLY_FASTER) * through_s
+
+    def state(self) -> Chosen:
+        return Chosen(self.directory, self.goes_around, self.through.usual_s, self.around.usual_s)
 
 
 class WriteWays:
-    """Chooses the way of writing for all disks of a process. Thread-safe."""
+    """Chooses the way of writing for all disks of a process. Thread-safe; `now_s` is monotonic.
+
+    For each file call `begin`, then `works` and `rests` around each of its operations, and at last `written` or
+    `given_up`.
+    """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._disks: dict[int, _Disk] = {}
 
-    def begin(self, disk: int, directory: str) -> Trial:
+    def begin(self, disk: int, directory: str, now_s: float) -> Trial:
         """Choose how the next file on a disk is written. `directory` is for messages."""
         with self._lock:
-            state = self._disks.setdefault(disk, _Disk())
-            trial = Trial(disk, directory, state.has_around and self._next_is_around(state))
-            state.begun += 1
-            state.under_way.add(trial)
-            for other in state.under_way:
-                other.at_once = max(other.at_once, len(state.under_way))
-            return trial
+            state = self._disks.setdefault(disk, _Disk(directory, tried_s=now_s))
+            return Trial(disk, directory, state.has_around and self._next_is_around(state, now_s))
 
-    def _next_is_around(self, state: _Disk) -> bool:
-        if min(state.measured) < _AT_FIRST:
-            return state.begun % 2 == 1
-        return state.goes_around is not (state.begun % tried_every == 0)
+    def _next_is_around(self, state: _Disk, now_s: float) -> bool:
+        state.files += 1
+        if not state.is_measured:
+            through, around = len(state.through.per_mib_s), len(state.around.per_mib_s)
+            # The first file of each way may be given up, so they take turns.
+            return around < through if around != through else state.files % 2 == 0
+        if not state.tries_other(now_s):
+            return state.goes_around
+        state.files, state.tried_s, state.is_surprised = 0, now_s, False
+        return not state.goes_around
 
     def has_no_around(self, trial: Trial) -> None:
         """Record that this file's file system does not support writes around the cache."""
         with self._lock:
-            self._disks[trial.disk].has_around = trial.is_around = False
+            state = self._disks[trial.disk]
+            state.has_around = state.goes_around = trial.is_around = False
+
+    def works(self, trial: Trial, now_s: float) -> None:
+        """Record that an append or a sync of a file begins."""
+        with self._lock:
+            state = self._disks[trial.disk]
+            trial.since_s = state.share(now_s)
+            state.active += 1
+
+    def rests(self, trial: Trial, now_s: float) -> None:
+        """Record that it has ended, also if it failed."""
+        with self._lock:
+            state = self._disks[trial.disk]
+            trial.spent_s += state.share(now_s) - trial.since_s
+            state.active -= 1
 
     def written(self, trial: Trial, size: int) -> Chosen | None:
         """Record that a file is complete. Return the new choice if the disk's way of writing changes."""
         with self._lock:
             state = self._disks[trial.disk]
-            state.under_way.discard(trial)
             was_over, trial.is_over = trial.is_over, True
-            if was_over or size < measured_bytes_min:
+            if was_over or not state.has_around:
                 return None
-            way = int(trial.is_around)
-            took_s = trial.spent_s / (size / MIB) / trial.at_once
-            state.measured[way] += 1
-            share = 1 / min(state.measured[way], _SMOOTHED_OVER)
-            state.per_mib_s[way] += (took_s - state.per_mib_s[way]) * share
-            through_s, around_s = state.per_mib_s
-            limit = _FASTER if state.goes_around else _CLEARLY_FASTER
-            goes_around = min(state.measured) >= _AT_FIRST and around_s < limit * through_s
+            took_s = (state.around if trial.is_around else state.through).add(size, trial.spent_s)
+            if took_s is not None and trial.is_around is not state.goes_around:
+                times_s = (state.through.usual_s, took_s) if trial.is_around else (took_s, state.around.usual_s)
+                state.is_surprised = state.should_go_around(*times_s) is not state.goes_around
+            goes_around = state.is_measured and state.should_go_around(state.through.usual_s, state.around.usual_s)
             if goes_around is state.goes_around:
                 return None
-            state.goes_around = goes_around
-            return Chosen(goes_around, through_s, around_s)
+            # The other way may have been left because of a few slow files, so try it again at once.
+            state.goes_around, state.files, state.is_surprised = goes_around, 0, True
+            return state.state()
 
     def given_up(self, trial: Trial) -> None:
         """Record that a file will not be completed. Does nothing if it is complete."""
+        trial.is_over = True
+
+    def states(self) -> list[Chosen]:
+        """Return how each disk is written now."""
         with self._lock:
-            trial.is_over = True
-            self._disks[trial.disk].under_way.discard(trial)
+            return [state.state() for state in self._disks.values()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
@@ -15,6 +17,7 @@ from peacefs.protocol.errors import (
     Unauthenticated,
     from_wire,
 )
+from peacefs.protocol.frames import Frame
 from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import control_call_timeout_s
 from peacefs.protocol.messages import (
@@ -123,26 +126,29 @@ class ControlRpc:
         )
 
     def call_together(self, messages: Sequence[Message], timeout_s: float) -> list[Message | PeacefsError]:
-        """Send calls at the same time, each over its own connection. Return for each its answer or its error."""
-        sent: list[_Sent | None] = []
-        for message in messages:
-            try:
-                sent.append(self._send(message, timeout_s / 2))
-            except (NotReached, Unanswered):
-                sent.append(None)
+        """Send calls together over one connection. Return for each its answer or its error.
+
+        A call that is not answered, or fails but may be retried, is repeated alone.
+        """
+        replies: list[Message] = []
+        sent: _Sent | None = None
+        with contextlib.suppress(NotReached, Unanswered):
+            sent = self._send(messages, timeout_s / 2)
+            self._receive(sent, len(messages), timeout_s / 2, replies)
         answers: list[Message | PeacefsError] = []
-        for message, one in zip(messages, sent, strict=True):
+        for number, message in enumerate(messages):
+            reply = replies[number] if number < len(replies) else None
             try:
-                answers.append(self._call_sent(message, one, timeout_s))
+                answers.append(self._answered(message, sent, reply, timeout_s))
             except PeacefsError as error:
                 answers.append(error)
         return answers
 
-    def _call_sent(self, message: Message, sent: _Sent | None, timeout_s: float) -> Message:
-        """Return the answer to a call. If it was not sent, or failed but may be retried, send it again."""
+    def _answered(self, message: Message, sent: _Sent | None, reply: Message | None, timeout_s: float) -> Message:
+        """Return the answer to a call. If it has no reply, or failed but may be retried, send it again."""
         try:
-            if sent is not None:
-                return self._answer_to(sent, message, timeout_s / 2)
+            if sent is not None and reply is not None:
+                return self._judged(message, sent, reply, timeout_s / 2)
         except Unanswered:
             pass
         except PeacefsError as refusal:
@@ -151,14 +157,18 @@ class ControlRpc:
         return self.call(message, timeout_s)
 
     def _attempt(self, message: Message, timeout_s: float) -> Message:
-        return self._answer_to(self._send(message, timeout_s), message, timeout_s)
+        sent = self._send([message], timeout_s)
+        replies: list[Message] = []
+        self._receive(sent, 1, timeout_s, replies)
+        return self._judged(message, sent, replies[0], timeout_s)
 
-    def _send(self, message: Message, timeout_s: float) -> _Sent:
+    def _send(self, messages: Sequence[Message], timeout_s: float) -> _Sent:
+        """Send requests, whose replies come in the same order."""
         token = self._token.current() if self._token is not None else ""
         asked = self._coordinators.current
         connection = self._connected(asked, token)
         try:
-            connection.send(stamped(message), b"", timeout_s)
+            connection.send_frames([Frame(stamped(message)) for message in messages], timeout_s)
         except (PeerUnreachable, PeerTimeout) as fault:
             self._connections.close(connection)
             self._coordinators.leave(asked)
@@ -168,10 +178,13 @@ class ControlRpc:
             raise
         return _Sent(asked, token, connection)
 
-    def _answer_to(self, sent: _Sent, message: Message, timeout_s: float) -> Message:
+    def _receive(self, sent: _Sent, count: int, timeout_s: float, replies: list[Message]) -> None:
+        """Append `count` replies to `replies`, and keep the connection. Raises Unanswered, maybe after some."""
         asked, token, connection = sent
+        deadline_s = time.monotonic() + timeout_s
         try:
-            reply = connection.receive(timeout_s).message
+            for _reply in range(count):
+                replies.append(connection.receive(max(deadline_s - time.monotonic(), 0.0)).message)
         except (PeerUnreachable, PeerTimeout) as fault:
             self._connections.close(connection)
             self._coordinators.leave(asked)
@@ -183,14 +196,17 @@ class ControlRpc:
             self._connections.release(connection)
         else:
             self._connections.close(connection)
+
+    def _judged(self, message: Message, sent: _Sent, reply: Message, timeout_s: float) -> Message:
+        """Return the reply to a request, or raise the error that it names."""
         if isinstance(reply, Failure):
             is_unknown = reply.code == Unauthenticated.__name__
-            if is_unknown and self._token is not None and self._token.current() != token:
+            if is_unknown and self._token is not None and self._token.current() != sent.token:
                 # The token in the file was replaced since it was read.
                 return self._attempt(message, timeout_s)
             refusal = from_wire(reply.code, reply.message, reply.culprit)
             if is_not_leading(refusal):
-                self._coordinators.leave(asked)
+                self._coordinators.leave(sent.asked)
             try:
                 raise refusal
             finally:

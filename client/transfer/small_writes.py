@@ -26,7 +26,7 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import fast_lane_bytes_max, last_word_timeout_s, packet_bytes
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import Allocated, Completed, Created, CreateFile, PublishFile
+from peacefs.protocol.messages import Allocated, Completed, Created, CreateFile, PublishFile, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 from peacefs.runtime import effects as fx
 
@@ -39,6 +39,9 @@ from .write_grants import GrantClient
 # Time within which a preallocated chunk must be used, and maximum number of them per client.
 preallocated_chunk_kept_s: Final = 5.0
 preallocated_chunks_max: Final = 64
+
+#: Makes one attempt to write a small chunk, like `send_chunk`.
+SendSmallChunk = Callable[[Allocated, bytes], fx.Steps[WrittenChunk]]
 
 
 def is_small(data: object) -> bool:
@@ -61,16 +64,18 @@ class SmallWrites:
         self._new_id = new_id
         self._preallocated = PreallocatedChunks(new_id)
 
-    def publish(self, wanted: NewFile, data: bytes) -> fx.Steps[None]:
+    def publish(self, wanted: NewFile, data: bytes, send: SendSmallChunk | None = None) -> fx.Steps[None]:
         """Write and publish a file. Needs one call to the coordinator if a chunk is preallocated, else two.
 
-        Raises the errors of CREATE and of a completion.
+        `send` is used in place of `send_chunk`, if given. Raises the errors of CREATE and of a completion.
         """
-        asked = yield from self.publish_at_once(wanted, data)
+        asked = yield from self.publish_at_once(wanted, data, send)
         if asked is not None:
             yield from self.publish_created(asked, (yield from fx.call(asked, Created)), data)
 
-    def publish_at_once(self, wanted: NewFile, data: bytes) -> fx.Steps[CreateFile | None]:
+    def publish_at_once(
+        self, wanted: NewFile, data: bytes, send: SendSmallChunk | None = None
+    ) -> fx.Steps[CreateFile | None]:
         """Write and publish a file with a preallocated chunk. Return None if that succeeded.
 
         Otherwise return the request to send as CREATE; the coordinator was not asked yet. Raises the errors of
@@ -83,7 +88,10 @@ class SmallWrites:
         file, allocated = replace(wanted, request_id=placed.request_id), placed.allocated
         try:
             try:
-                written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
+                if send is not None:
+                    written = yield from send(allocated, data)
+                else:
+                    written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
             except PeacefsError as fault:
                 self._preallocated.clear()
                 failed = [] if fault.culprit is None else [fault.culprit]

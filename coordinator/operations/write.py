@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -217,11 +217,23 @@ class WriteOperations:
             raise AccessDenied("the token is for another chunk than the one that is to be published")
         await self._verify(chunks)
         writer = writer_with(file.request_id)
-        with self._publishing(writer, chunks):
+        with ExitStack() as stack:
+            stack.enter_context(self._publishing(writer, chunks))
             made = _with_defaults(file, changeable_path(file.path))
-            publication = await self._ctx.commit(lambda tx: self._publish(tx, made, chunks))
-            self._take_in(made.path, made.replication, chunks, publication)
-        return self._completed(publication, chunks, writer, made.replication, wanted.ahead, writer_host)
+            publication = self._ctx.commit.now(lambda tx: self._publish(tx, made, chunks))
+            until_settled = stack.pop_all()
+
+        def settled(refusal: ServiceUnready | None) -> None:
+            with until_settled:
+                if refusal is not None:
+                    return
+                self._take_in(made.path, made.replication, chunks, publication)
+            if not publication.added:
+                self._give_up_repetition(writer, chunks)
+
+        # The call does not wait, so that further publications of its connection can share the commit.
+        self._ctx.commit.when_settled(settled)
+        return self._preallocated(publication, writer_host, wanted.ahead, made.replication)
 
     def _completed(
         self,
@@ -235,6 +247,12 @@ class WriteOperations:
         """Complete a new file."""
         if not publication.added:
             self._give_up_repetition(writer, chunks)
+        return self._preallocated(publication, writer_host, ahead, replication)
+
+    def _preallocated(
+        self, publication: namespace.Publication, writer_host: str | None, ahead: str, replication: int
+    ) -> Completed:
+        """Return the answer to a writer, with a chunk for its next file if it names a request `ahead`."""
         if not ahead:
             return Completed(publication.length)
         placed = self._placer.preallocate(replication, writer_host, writer_with(ahead))

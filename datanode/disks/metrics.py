@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from peacefs.protocol.messages import LatencySample
 from peacefs.runtime.counters import registry
+from peacefs.runtime.write_ways import Chosen
 
 from .disk_balancer import DiskBalancer
 from .disk_set import DiskSet
@@ -26,12 +28,14 @@ class StoreMetrics(Collector):
         scrub_progress: Callable[[], ScrubProgress | None],
         disk_balancer: DiskBalancer,
         idle_connections: Callable[[], int],
+        write_ways: Callable[[], list[Chosen]],
     ) -> None:
         self._disks = disks
         self._samples = samples
         self._scrub_progress = scrub_progress
         self._disk_balancer = disk_balancer
         self._idle_connections = idle_connections
+        self._write_ways = write_ways
 
     def publish(self) -> None:
         registry.register(self)
@@ -62,6 +66,7 @@ class StoreMetrics(Collector):
             size.add_metric([disk.directory], disk.capacity_bytes)
         yield used
         yield size
+        yield from self._large_writes([disk.directory for disk in disks])
         yield _counter(
             "peacefs_disk_balance_moves",
             "Replicas moved between the own disks",
@@ -84,6 +89,27 @@ class StoreMetrics(Collector):
         yield _counter("peacefs_scrub_rounds_done", "Rounds in which every replica was read", rounds)
         yield _gauge("peacefs_scrub_round_begins_seconds", "When this round began, or the next will", begins_s)
         yield _gauge("peacefs_scrub_corrupt_replicas", "Replicas that scrubbing last found corrupt", corrupt)
+
+    def _large_writes(self, directories: Sequence[str]) -> Iterator[Metric]:
+        """Yield how large chunks are written to each disk that has chosen, and the times that decided it."""
+        around = GaugeMetricFamily(
+            "peacefs_disk_writes_around_cache",
+            "1 if large chunks go around the page cache, 0 if through it; absent if the way is forced",
+            labels=["directory"],
+        )
+        seconds = GaugeMetricFamily(
+            "peacefs_disk_write_seconds_per_mebibyte",
+            "Recent time to write a MiB of large chunks through the page cache and around it",
+            labels=["directory", "way"],
+        )
+        for state in self._write_ways():
+            for directory in directories:
+                if Path(state.directory).is_relative_to(directory):
+                    around.add_metric([directory], int(state.is_around))
+                    seconds.add_metric([directory, "through"], state.through_s)
+                    seconds.add_metric([directory, "around"], state.around_s)
+        yield around
+        yield seconds
 
 
 def _gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:

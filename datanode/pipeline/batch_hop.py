@@ -110,7 +110,7 @@ class BatchHop:
         successor = place.route[0]
         if successor.node in self._ordered_hops:
             return write
-        return write.staged.directory, successor, place.link_timeout_s
+        return write.staged.directory, successor
 
     def receive(self, writes: Sequence[SmallWrite]) -> fx.Steps[None]:
         """Forward, store and acknowledge one group of admitted chunks, which share a disk and a next hop."""
@@ -119,7 +119,7 @@ class BatchHop:
         link: BatchLink | None = None
         outgoing: dict[OutgoingChunk, SmallWrite] = {}
         if place.route:
-            link = BatchLink(place.route[0], place.link_timeout_s)
+            link = BatchLink(place.route[0])
             outgoing = {_outgoing(write): write for write in writes}
             try:
                 yield from link.send(list(outgoing))
@@ -166,12 +166,11 @@ class BatchHop:
         self, link: BatchLink, writes: dict[OutgoingChunk, SmallWrite], began_s: float, sent_s: float
     ) -> fx.Steps[None]:
         """Acknowledge each chunk once all later hops have acknowledged the same length and checksum."""
-        place = next(iter(writes.values())).place
-        sealed_s = self._clock()
-        deadline_s = max(sent_s + place.link_timeout_s, sealed_s + self._hop_timeout_s * acknowledgement_wait_min)
-        now_s = sealed_s
+        successor = next(iter(writes.values())).place.route[0].node
+        now_s = sealed_s = self._clock()
+        waits_until_s = sealed_s + self._hop_timeout_s * acknowledgement_wait_min
         while not link.is_over():
-            answers = yield from link.answers(timeout_s=max(deadline_s - now_s, 0.0))
+            answers = yield from link.answers(now_s, sent_s, waits_until_s)
             now_s = self._clock()
             # While this hop's own disk worked, nobody looked for answers: leave that time out.
             waited_s = now_s - sealed_s + sent_s - began_s
@@ -195,13 +194,13 @@ class BatchHop:
                 metrics.chunks_forwarded.inc(len(complete))
                 metrics.bytes_forwarded.inc(total_bytes)
                 count = len(complete)
-                self._samples.took(now_s, place.route[0].node, its_own_s / count, chunks=count)
+                self._samples.took(now_s, successor, its_own_s / count, chunks=count)
             yield from self._acknowledge(complete)
             yield from self.fail(failed)
         if link.answers_in_order:
-            self._ordered_hops.add(place.route[0].node)
+            self._ordered_hops.add(successor)
         else:
-            self._ordered_hops.discard(place.route[0].node)
+            self._ordered_hops.discard(successor)
 
     def _acknowledge(self, complete: Sequence[tuple[SmallWrite, list[Receipt], float]]) -> fx.Steps[None]:
         if not complete:
@@ -240,4 +239,5 @@ class BatchHop:
 def _outgoing(write: SmallWrite) -> OutgoingChunk:
     staged = write.staged
     nodes = [hop.node for hop in write.place.route]
-    return OutgoingChunk(write.opening, write.data, staged.length, staged.checksum, nodes)
+    timeout_s = write.place.link_timeout_s
+    return OutgoingChunk(write.opening, write.data, staged.length, staged.checksum, nodes, timeout_s)

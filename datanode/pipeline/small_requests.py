@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Final
 
 from peacefs.protocol.frames import Frame
-from peacefs.protocol.limits import KIB, frame_ahead_bytes
+from peacefs.protocol.limits import KIB, batched_chunk_bytes_max
 from peacefs.protocol.messages import ReadChunk, WriteChunk
 from peacefs.runtime import effects as fx
 
@@ -20,8 +20,6 @@ from .batch_hop import BatchHop, SmallWrite
 from .chunk_server import ChunkServer, SmallRead
 from .requester import Requester, guarded
 
-# Maximum size of a chunk in a batch. Its whole frame fits into the buffer of a single receive call.
-batched_chunk_bytes_max: Final = frame_ahead_bytes - KIB
 # Limits of one batch. While it is served, the datanode's other connections wait.
 batch_bytes_max: Final = 512 * KIB
 batch_requests_max: Final = 256

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -23,12 +23,17 @@ from peacefs.protocol.errors import (
     AlreadyBeingCreated,
     BadRequest,
     FileAlreadyExists,
+    FileNotFound,
     ParentNotDirectory,
+    PathIsDirectory,
+    PathThroughFile,
     QuotaExceeded,
     ServiceUnready,
 )
+from peacefs.protocol.frames import Frame
 from peacefs.protocol.limits import fast_lane_bytes_max, packet_bytes, unreferenced_chunk_kept_s
 from peacefs.protocol.messages import Message
+from peacefs.runtime.sending_end import SendingEnd
 
 pytestmark = pytest.mark.cluster
 
@@ -47,9 +52,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     send = ControlRpc._send
 
-    def heard(self: ControlRpc, message: Message, timeout_s: float) -> Any:
-        names.append(type(message).__name__)
-        return send(self, message, timeout_s)
+    def heard(self: ControlRpc, messages: Sequence[Message], timeout_s: float) -> Any:
+        names.extend(type(message).__name__ for message in messages)
+        return send(self, messages, timeout_s)
 
     monkeypatch.setattr(ControlRpc, "_send", heard)
     return names
@@ -251,6 +256,35 @@ def test_each_of_a_series_that_is_written_together_is_one_call(
     assert asked == ["PublishFile"] * 16
 
 
+def test_files_that_are_written_together_are_sent_and_committed_together(
+    four: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sends: list[tuple[int, str]] = []
+    send = SendingEnd.send_frames_now
+
+    def recorded(self: SendingEnd, frames: Sequence[Frame]) -> memoryview:
+        sends.append((len(frames), type(frames[0].message).__name__))
+        return send(self, frames)
+
+    def commits() -> float:
+        return scraped(four.http_address.removeprefix("http://"))["peacefs_commits_made_total", ""]
+
+    with PeaceFileSystem(four.http_address, user="alice") as files:
+        for turn in range(2):
+            files.write_many({f"/before {turn} {number}": b"x" for number in range(64)})
+        monkeypatch.setattr(SendingEnd, "send_frames_now", recorded)
+        before = commits()
+        wanted = {f"/after {number}": os.urandom(1024) for number in range(60)}
+        assert files.write_many(wanted) == {}
+        # One send for each of the four datanodes that are heads, and one for all publications. The coordinator may
+        # begin to commit before it has read all of them; something else may be committed beside them.
+        assert sorted(name for _count, name in sends) == ["PublishFile", *["WriteChunk"] * 4]
+        assert sum(count for count, name in sends if name == "WriteChunk") == len(wanted)
+        assert (len(wanted), "PublishFile") in sends
+        assert commits() - before <= 8
+        assert {path: files.read(path) for path in wanted} == wanted
+
+
 def test_files_that_are_written_together_survive_the_death_of_a_datanode(four: LocalCluster) -> None:
     with PeaceFileSystem(four.http_address, user="alice") as files:
         files.write_many({f"/before-{number}": b"x" for number in range(16)})
@@ -258,6 +292,40 @@ def test_files_that_are_written_together_survive_the_death_of_a_datanode(four: L
         wanted = {f"/after-{number}": os.urandom(1024) for number in range(32)}
         assert files.write_many(wanted) == {}
         assert {path: files.read(path) for path in wanted} == wanted
+
+
+def test_files_that_are_read_together_are_those_of_a_model_and_each_fails_alone(
+    files: PeaceFileSystem, home: str
+) -> None:
+    random = Random(2)
+    sizes = [0, 1, 1024, 15 * 1024, 15 * 1024 + 1, 300_000, fast_lane_bytes_max + 1, *[700] * 100]
+    model = {f"{home}/{number}": random.randbytes(size) for number, size in enumerate(sizes)}
+    assert files.write_many(model) == {}
+    files.write(f"{home}/blocks", model[f"{home}/6"], block_bytes=1 << 20)
+    files.mkdirs(f"{home}/directory")
+    with files.open_for_appending(f"{home}/2") as sink:
+        sink.write(b"more")
+    model |= {f"{home}/blocks": model[f"{home}/6"], f"{home}/2": model[f"{home}/2"] + b"more"}
+    refused = [f"{home}/directory", f"{home}/missing", "not absolute", f"{home}/1/below"]
+    paths = [*model, *refused, f"{home}/1"]
+    random.shuffle(paths)
+    read = files.read_many(paths)
+    assert {path: data for path, data in read.items() if isinstance(data, bytes)} == model
+    assert {path: type(read[path]) for path in refused} == {
+        f"{home}/directory": PathIsDirectory,
+        f"{home}/missing": FileNotFound,
+        "not absolute": BadRequest,
+        f"{home}/1/below": PathThroughFile,
+    }
+
+
+def test_files_that_are_read_together_survive_the_death_of_a_datanode(four: LocalCluster) -> None:
+    with PeaceFileSystem(four.http_address, user="alice") as files:
+        wanted = {f"/{number}": os.urandom(1024) for number in range(80)}
+        assert files.write_many(wanted) == {}
+        assert files.read_many(wanted) == wanted
+        four.datanodes[0].kill()
+        assert files.read_many(wanted) == wanted
 
 
 @pytest.fixture

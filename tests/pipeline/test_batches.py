@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from peacefs.protocol.frames import Frame
 from peacefs.protocol.messages import Failure, Packet, ReadChunk, WriteAck, WriteChunk
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 from peacefs.runtime import effects as fx
+from peacefs.runtime.connections import SocketConnection
 from peacefs.runtime.disk_files import DiskFile
 
 ALL = ["n0", "n1", "n2"]
@@ -198,6 +200,62 @@ def test_chunks_with_other_next_hops_do_not_wait_for_each_other(make_cluster):
     assert (second.tag, second.message.culprit) == (1, "n2")
 
 
+PLACES = [["n0", "n1", "n2"], ["n2", "n0", "n1"], ["n0", "n1"], ["n1", "n2", "n0"], ["n0"]]
+
+
+def test_chunks_with_the_same_next_hop_are_sent_together_whatever_their_place_in_the_pipeline(
+    make_cluster, monkeypatch
+):
+    """n0 is the head of some chunks, the middle or the end of others. Three of five kinds go on to n1."""
+    cluster = make_cluster()
+    cluster.write(b"warm the connections")
+    sent, send = [], SocketConnection.send_frames_now
+
+    def recorded(self, frames):
+        if isinstance(frames[0].message, WriteChunk):
+            sent.append((threading.current_thread().name, len(frames)))
+        return send(self, frames)
+
+    monkeypatch.setattr(SocketConnection, "send_frames_now", recorded)
+    allocated = [cluster.coordinator.allocated(nodes) for nodes in PLACES * 4]
+    answers = ask(cluster, cluster.connect("n0"), [(opening_of(each, b"x"), b"x") for each in allocated])
+    for tag, nodes in enumerate(PLACES * 4, 1):
+        assert [receipt.node for receipt in answers[tag][0].receipts] == nodes[nodes.index("n0") :]
+    assert [count for thread, count in sent if thread == "data-n0"] == [12]
+
+
+@pytest.mark.evidence("everything-is-bounded")
+def test_each_chunk_of_a_batch_has_the_deadline_of_its_place(make_cluster, until):
+    """Of two chunks that are sent on together, the one in the middle of its pipeline must be given up earlier."""
+    cluster = make_cluster(hop_timeout_s=4.0)
+    cluster.write(b"warm the connections")
+    node = cluster.coordinator.nodes["n1"]
+    goes_on, sync = threading.Event(), node.driver._perform[fx.Sync]
+
+    def hang(effect):
+        assert goes_on.wait(60.0)
+        sync(effect)
+
+    node.driver._perform[fx.Sync] = hang
+    head, middle = cluster.coordinator.allocated(["n0", "n1"]), cluster.coordinator.allocated(["n2", "n0", "n1"])
+    connection = cluster.connect("n0")
+    frames = [Frame(opening_of(each, b"x"), b"x", tag) for tag, each in ((1, head), (2, middle))]
+    began_s = time.monotonic()
+    cluster.driver.run(fx.send_frames(connection, frames, timeout_s=10.0))
+    first = cluster.driver.run(fx.receive(connection, timeout_s=30.0))
+    # Each hop of three waits a second less than the one before it, each of two 1.33 s: 4 - 2 and 4 - 1.33.
+    assert (first.tag, first.message.code, first.message.culprit) == (2, "PeerTimeout", "n1")
+    assert 2.0 <= time.monotonic() - began_s < 2.6
+    goes_on.set()
+    second = cluster.driver.run(fx.receive(connection, timeout_s=30.0))
+    assert (second.tag, type(second.message)) == (1, WriteAck)
+    assert [receipt.node for receipt in second.message.receipts] == ["n0", "n1"]
+    # The late acknowledgement of the chunk that was given up does not disturb the next batch.
+    _allocated, answers = write(cluster, ["n0", "n1"], contents(5))
+    assert [type(each) for each in answers] == [WriteAck] * 5
+    until(lambda: cluster.nodes[0].requests.streams == 0, "nothing is under way")
+
+
 @pytest.mark.evidence("everything-is-bounded", "disk-hangs")
 def test_a_peer_that_does_not_wait_for_answers_is_not_read_beyond_a_bound(make_cluster, until):
     cluster = make_cluster()
@@ -279,3 +337,36 @@ def test_an_append_of_many_pieces_is_whole_however_little_a_call_writes(tmp_path
     assert path.read_bytes() == b"".join(pieces)
     assert file.end == len(b"".join(pieces))
     os.close(file.descriptor)
+
+
+_EXTREMES = [0, 1, -1, 499, 500, 501, 1 << 16, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -(1 << 63)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.evidence("everything-is-bounded")
+def test_requests_with_senseless_numbers_are_answered_and_do_no_harm_to_the_others(make_cluster, seed, until):
+    """The holder of a good token chooses every other field. All share one batch with good requests."""
+    random, cluster = Random(seed), make_cluster()
+    data = [os.urandom(500) for _ in range(4)]
+    allocated, _answers = write(cluster, ["n0"], data)
+    requests, expected = [], []
+    for number in range(120):
+        each, content = random.choice(list(zip(allocated, data, strict=True)))
+        good = reading(cluster, each.chunk, 500)
+        if number % 3 == 0:
+            requests.append((good, b""))
+            expected.append(content)
+        elif number % 3 == 1:
+            version, offset, length = (random.choice(_EXTREMES) for _ in range(3))
+            requests.append((ReadChunk(good.token, each.chunk, version, offset, length), b""))
+            is_in_range = version <= 1 and 0 <= offset < 500 and length > 0
+            expected.append(content if is_in_range else Failure)
+        else:
+            sums = random.choice([b"", b"x", bytes(4), random.randbytes(400), block_checksums(content) * 2])
+            requests.append((WriteChunk(each.token, each.chunk, each.version, sums, True), content))
+            expected.append(Failure)
+    answers = ask(cluster, cluster.connect("n0"), requests)
+    for tag, wanted in enumerate(expected, 1):
+        message, payload = answers[tag]
+        assert (type(message) if wanted is Failure else payload) == wanted, (requests[tag - 1][0], message)
+    until(lambda: cluster.nodes[0].requests.streams == 0, "nothing is under way")

@@ -14,7 +14,7 @@ from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.protocol.errors import StartupError
+from peacefs.protocol.errors import PeacefsError, StartupError
 from peacefs.protocol.limits import MIB
 
 pytestmark = pytest.mark.cluster
@@ -54,6 +54,9 @@ def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(d
         assert cluster.coordinator.log is not None
         files.mkdirs("/made", 0o777)
         files.write("/file", b"written before")
+        for turn in range(2):
+            files.write_many({f"/warm-{turn}-{number}": b"x" for number in range(30)})
+        failed: dict[str, PeacefsError] = {}
         others = fill(disk)
         refusal = make_directories(cluster, acknowledged, "first").json()["RemoteException"]
         assert refusal["javaClassName"] == "org.apache.hadoop.ipc.RetriableException", "stock clients ask again"
@@ -62,6 +65,10 @@ def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(d
         assert {entry.name for entry in files.list("/made")} == acknowledged
         waits = threading.Thread(target=files.write, args=("/made/patient", b"written when there was room"))
         waits.start()
+        # These have a chunk each already. Their publications go together, are undone together, and are repeated.
+        together = {f"/made/together-{number}": b"%d" % number for number in range(30)}
+        publishes = threading.Thread(target=lambda: failed.update(files.write_many(together)))
+        publishes.start()
         # Its background tasks are refused as well, which is no reason to stop.
         status = files.cluster_status()
         assert status["datanodes"][0]["state"] == "alive"
@@ -72,7 +79,10 @@ def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(d
         assert httpx.get(f"{cluster.http_address}/health/live", timeout=180).status_code == 200
         others.unlink()
         waits.join(60)
-        acknowledged.add("patient")
+        publishes.join(60)
+        assert not failed
+        assert {path: files.read(path) for path in together} == together
+        acknowledged.update(["patient", *(path.removeprefix("/made/") for path in together)])
         assert files.read("/made/patient") == b"written when there was room"
         assert httpx.get(f"{cluster.http_address}/health/ready", timeout=180).status_code == 200
         log = cluster.coordinator.log.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 import pytest
 from store.machine import SimulatedMachine, data_of
@@ -15,6 +16,7 @@ from peacefs.datanode.store.layout import record_bytes
 from peacefs.protocol.errors import DiskFault
 from peacefs.runtime import effects as fx
 from peacefs.runtime.counters import registry
+from peacefs.runtime.write_ways import Chosen
 
 
 def counted(name: str, **labels: str) -> float:
@@ -22,9 +24,11 @@ def counted(name: str, **labels: str) -> float:
 
 
 class Watched(LopsidedRack):
+    ways: Sequence[Chosen] = ()
+
     def shown(self) -> dict[str, float]:
         """The gauges and counters of the collector, those with a label by its value."""
-        metrics = StoreMetrics(self.set, list, lambda: None, self.balancer, lambda: 3)
+        metrics = StoreMetrics(self.set, list, lambda: None, self.balancer, lambda: 3, lambda: list(self.ways))
         return {
             sample.name + "".join(f" {value}" for value in sample.labels.values()): sample.value
             for metric in metrics.collect()
@@ -62,6 +66,20 @@ def test_live_and_dead_bytes_are_seen_for_each_disk(rack: Watched) -> None:
         rack.driver.run(rack.set.delete(CHUNK + number, 5))
     shown = rack.shown()
     assert shown["peacefs_store_live_bytes"] == 0 and shown["peacefs_store_dead_bytes"] >= alive
+
+
+def test_the_way_of_large_writes_is_shown_for_each_disk_that_has_chosen(rack: Watched) -> None:
+    assert not any("cache" in name for name in rack.shown())
+    rack.ways = [Chosen("/disk-0/staging", True, 0.02, 0.01), Chosen("/disk-1/staging", False, 0.001, 0.003)]
+    shown = rack.shown()
+    assert {name: value for name, value in shown.items() if "cache" in name or "write_seconds" in name} == {
+        "peacefs_disk_writes_around_cache /disk-0": 1,
+        "peacefs_disk_writes_around_cache /disk-1": 0,
+        "peacefs_disk_write_seconds_per_mebibyte /disk-0 through": 0.02,
+        "peacefs_disk_write_seconds_per_mebibyte /disk-0 around": 0.01,
+        "peacefs_disk_write_seconds_per_mebibyte /disk-1 through": 0.001,
+        "peacefs_disk_write_seconds_per_mebibyte /disk-1 around": 0.003,
+    }
 
 
 def test_compaction_is_counted() -> None:

@@ -92,6 +92,10 @@ class Commits:
             if error is None:
                 action()
 
+        self.when_settled(settled)
+
+    def when_settled(self, settled: Settled) -> None:
+        """Call `settled` when all changes made so far are durable, or with the reason why the last was undone."""
         self.when_durable(self._group.last, settled)
 
     def when_durable(self, number: int, settled: Settled) -> None:
