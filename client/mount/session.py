@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 # Choose the library of FUSE 3 before the binding looks for one.
 os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
 try:
-    import mfusepy  # type: ignore[import-untyped]
+    import mfusepy
 except OSError as missing:
     from peacefs.protocol.errors import StartupError
 
