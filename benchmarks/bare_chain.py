@@ -69,7 +69,7 @@ def run(
 
 @contextlib.contextmanager
 def _chain(replicas: int, directory: Path, sync: bool) -> Iterator[tuple[str, int]]:
-    """Starts the nodes from the tail to the head, whose address it gives."""
+    """Start the nodes from the tail to the head. Return the head's address."""
     context = multiprocessing.get_context("spawn")
     nodes = []
     onward: tuple[str, int] | None = None

@@ -20,7 +20,7 @@ BUFFER_BYTES = 1024 * 1024
 
 @contextlib.contextmanager
 def serving(paths: Sequence[Path]) -> Iterator[tuple[str, int]]:
-    """A process that sends one of these files to whoever connects and says which; its address."""
+    """Run a process that sends the requested one of these files to each client. Return its address."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(listener, paths), daemon=True)
     server.start()
@@ -33,10 +33,7 @@ def serving(paths: Sequence[Path]) -> Iterator[tuple[str, int]]:
 
 
 def read(address: tuple[str, int], number: int, *, verify: bool = False) -> int:
-    """Takes in the file of that number below 256, in pieces of `BUFFER_BYTES`; how many bytes it had.
-
-    With `verify` the checksum of each block is computed, as who reads from the cluster must.
-    """
+    """Receive a file by its number below 256, in pieces of `BUFFER_BYTES`. Return its size in bytes."""
     buffer, total = bytearray(BUFFER_BYTES), 0
     with socket.create_connection(address) as server:
         server.send(bytes([number]))

@@ -89,7 +89,7 @@ def _measure(
 
 
 def _make(root: Path, batches: int) -> int:
-    """Writes the checkpoint; how many files."""
+    """Write the checkpoint. Return the number of files."""
     contents: dict[str, bytes] = {"metadata": json.dumps({"id": str(uuid.UUID(int=1))}).encode()}
     conf = {"spark.sql.shuffle.partitions": str(_PARTITIONS)}
     planned = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": conf})

@@ -70,7 +70,7 @@ def main(
 
 @contextmanager
 def filled_cluster(directory: Path, files: int, datanodes: int = _DATANODES) -> Iterator[FailoverCluster]:
-    """A cluster whose coordinators begin with so many files."""
+    """Run a cluster whose coordinators begin with this number of files."""
     place = directory / f"cluster-{next(_numbers)}"
     place.mkdir()
     cluster = FailoverCluster(place, datanodes, _LINKED if files else 0)

@@ -71,7 +71,7 @@ class Coordinator(Process):
         return f"{_HOST}:{self.port}"
 
     def ask(self, method: str, path: str, timeout_s: float = 60.0) -> tuple[int, bytes]:
-        """Raises OSError, http.client.HTTPException."""
+        """Send a request on a new connection. Raises OSError, http.client.HTTPException."""
         connection = http.client.HTTPConnection(_HOST, self.port, timeout=timeout_s)
         try:
             connection.request(method, path)
@@ -81,7 +81,7 @@ class Coordinator(Process):
             connection.close()
 
     def status(self) -> dict[str, Any]:
-        """Raises OSError, http.client.HTTPException."""
+        """Return the coordinator's status. Raises OSError, http.client.HTTPException."""
         found: dict[str, Any] = json.loads(self.ask("GET", "/v1/status")[1])
         return found
 

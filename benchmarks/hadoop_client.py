@@ -59,7 +59,7 @@ class HadoopFiles:
 
 @contextlib.contextmanager
 def hadoop_jvm(directory: Path) -> Iterator[JavaGateway]:
-    """A JVM with Hadoop's classes, until the block is left. Its temporary files go into `directory`."""
+    """Run a JVM with Hadoop's classes during the context. Its temporary files go into `directory`."""
     options = [f"-Djava.io.tmpdir={directory}", "-Dlog4j2.level=ERROR"]
     port = launch_gateway(
         classpath=str(files("pyspark") / "jars" / "*"),

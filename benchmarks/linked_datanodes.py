@@ -35,7 +35,7 @@ FULL = Usage(1 << 40, 1 << 40, 0)
 
 @functools.cache
 def _credential(_node: str) -> Credential:
-    """The same for a datanode that comes back."""
+    """Do the same for a datanode that comes back."""
     return Credential.make()
 
 

@@ -31,12 +31,12 @@ _NOW_MS = 1_800_000_000_000
 
 
 def existing(number: int, top: str = "/existing") -> str:
-    """The path of a file that `load` made."""
+    """Return the path of a file that `load` made."""
     return f"{top}/{number // FILES_PER_DIRECTORY:04}/{number % FILES_PER_DIRECTORY:02}"
 
 
 def load(store: Path, files: int, holders: tuple[str, ...], top: str = "/existing") -> list[Replica]:
-    """Makes files of one chunk of 1 KiB that `holders` have; empty files where there are none. The replicas."""
+    """Make files of one chunk of 1 KiB on `holders`, or empty files if there are none. Return the replicas."""
     metadata = open_store(store, owner=OWNER)
     numbering = Numbering(metadata.begin_epoch())
     receipts = [Receipt(node, b"") for node in holders]

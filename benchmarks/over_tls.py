@@ -28,7 +28,7 @@ def clusters(directory: Path, datanodes: int, *, tls: bool) -> Iterator[dict[str
 
 
 def context_of(cluster: LocalCluster) -> ssl.SSLContext | None:
-    """The TLS context of an HTTP client; None in plain text."""
+    """Return the TLS context of an HTTP client; None for plain text."""
     if cluster.ca_file is None:
         return None
     return TlsIdentity(TlsFiles(ca=cluster.ca_file)).connector_context()
@@ -42,7 +42,7 @@ def http_connection(netloc: str, context: ssl.SSLContext | None) -> http.client.
 
 
 def with_ratio(rows: Sequence[dict[str, Any]], name: str, same: Sequence[str]) -> list[dict[str, Any]]:
-    """Adds to each row over TLS what part it is of the plain one's `name`, whose columns `same` are alike."""
+    """Add to each row over TLS its share of the plain row's `name`. The rows agree in the columns `same`."""
     plain = {
         tuple(str(row[column]) for column in same): row[name]
         for row in rows

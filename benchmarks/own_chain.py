@@ -116,7 +116,7 @@ def _no_coordinator(message: Message, timeout_s: float) -> Message:
 def _pipeline(
     replicas: int, directory: Path, sync: bool, around_cache: bool | None = False
 ) -> Iterator[list[Hop]]:
-    """Runs the datanodes and gives them as a pipeline."""
+    """Run the datanodes, and yield them as a pipeline."""
     context = multiprocessing.get_context("spawn")
     root = Path(tempfile.mkdtemp(dir=directory))
     ends: list[Connection] = []
@@ -150,7 +150,7 @@ def serve_beside(name: str, directory: Path) -> None:
 
 
 def _serve(name: str, directory: Path, sync: bool, around_cache: bool | None, end: Connection) -> None:
-    """A datanode's data path until the other end of the pipe closes."""
+    """Run a datanode's data path until the other end of the pipe closes."""
     with _serving(name, directory, sync=sync, around_cache=around_cache) as port:
         end.send(("127.0.0.1", port))
         with contextlib.suppress(EOFError):

@@ -58,7 +58,7 @@ class PlainHttp:
         return self._answer(status)
 
     def send_pieces(self, method: str, url: str, status: int, piece: bytes, count: int) -> Answered:
-        """The same with a body that is a piece so many times."""
+        """Send a request whose body is a piece, repeated."""
         self._refresh()
         self._socket.sendall(self._head(method, url, len(piece) * count, ""))
         for _ in range(count):

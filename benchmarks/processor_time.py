@@ -18,7 +18,7 @@ def cpu_s(pid: int) -> float:
 
 
 def cluster_cpu_s(cluster: LocalCluster, clients: str) -> dict[str, float]:
-    """The time of all processes that take part; those called `clients` are threads of this one."""
+    """Return the time of all processes that take part. `clients` are threads of this process."""
     return {
         clients: time.process_time(),
         "coordinator": cpu_s(cluster.coordinator.pid),

@@ -70,7 +70,7 @@ def _with_ratio(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _write(cluster: LocalCluster, directory: Path, total: int) -> None:
-    """The same bytes as files of the cluster, with each replication, and as plain files."""
+    """Make files of the same bytes: in the cluster, with each replication, and plain ones."""
     piece = os.urandom(_MIB)
     with PeaceFileSystem(cluster.http_address, ca_file=cluster.ca_file) as files:
         for readers in _READERS:
@@ -203,7 +203,7 @@ def _timed(read: Read, names: list[str]) -> float:
 
 
 def _forget(directory: Path) -> None:
-    """Drops what the page cache holds of all files here."""
+    """Drop all files here from the page cache."""
     os.sync()
     for path in directory.rglob("*"):
         if path.is_file():

@@ -98,7 +98,7 @@ class _Clients:
             thread.join()
 
     def percentiles_ms(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """The 50th and 99th of requests that began in this time."""
+        """Return the 50th and 99th percentile of requests that began in this time."""
         taken = [seconds * 1000 for began_s, seconds in self._taken if start_s <= began_s < end_s]
         cuts = statistics.quantiles(taken, n=100)
         return cuts[49], cuts[98]

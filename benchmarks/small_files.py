@@ -126,7 +126,7 @@ def over_client(cluster: LocalCluster) -> Write:
 
 
 def _counters(cluster: LocalCluster) -> dict[str, float]:
-    """Sums over all members. The requests that ask for them are counted too, one a member."""
+    """Return sums over all members. Each member's request for them counts, too."""
     totals = dict.fromkeys(_COUNTED, 0.0)
     for member in cluster.members:
         netloc = f"{member.readiness.http_host}:{member.readiness.http_port}"

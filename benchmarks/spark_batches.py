@@ -118,7 +118,7 @@ class _Variant:
     batches: list[Progress] = field(default_factory=list)
 
     def take_turn(self, rng: random.Random, batches: int) -> list[Turn]:
-        """Runs `batches` batches and one before them, which the turn does not hold."""
+        """Run one batch that does not count, then `batches` batches."""
         for query in self.queries:
             for _ in range(batches + 1):
                 query.add_input(rng)

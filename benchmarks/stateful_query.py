@@ -83,7 +83,7 @@ class Started:
     began: float
 
     def turn(self) -> Turn:
-        """Waits for the end of its input; raises what stopped the query."""
+        """Wait for the end of the input. Raise what stopped the query."""
         self.query.awaitTermination()
         reports = [msgspec.json.decode(report.json) for report in self.query.recentProgress]
         batches = [report for report in reports if report["numInputRows"]]

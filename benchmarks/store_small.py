@@ -55,7 +55,7 @@ def _packets(length: int) -> list[tuple[bytes, bytes]]:
 
 
 def _elapsed_s(work: Callable[[int], None], count: int, threads: int) -> float:
-    """Does `work` for each of `count` numbers, on `threads` threads that share them out evenly."""
+    """Call `work` with each of `count` numbers, on `threads` threads that share them evenly."""
 
     def share(first: int) -> None:
         for number in range(first, count, threads):

@@ -42,14 +42,14 @@ class Snapshots:
         return self._names.ask(asked, SnapshotTaken).path
 
     def rename(self, path: str, name: str, new_name: str) -> None:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        """Rename a snapshot. Raises SnapshotRefused, AccessDenied, FileNotFound."""
         user = self._names.user
         self._names.change(
             RenameTakenSnapshot(path, user, name=name, new_name=new_name, request_id=new_request_id())
         )
 
     def delete(self, path: str, name: str) -> None:
-        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        """Delete a snapshot. Raises SnapshotRefused, AccessDenied, FileNotFound."""
         self._names.change(DropSnapshot(path, self._names.user, name=name, request_id=new_request_id()))
 
     def diff(self, path: str, older: str, newer: str = "") -> list[SnapshotDifference]:

@@ -70,7 +70,7 @@ class AuditRecord:
     real_user: str | None = None
 
     def line(self, now_s: float) -> bytes:
-        """The record as it is written."""
+        """Return the line of a record."""
         outcome = "denied" if not self.allowed else "allowed" if self.error is None else "error"
         fields = {
             "time": datetime.fromtimestamp(now_s, UTC).isoformat(timespec="milliseconds"),
@@ -101,7 +101,7 @@ class AuditLog:
     """Takes records from one event loop. Has a thread from its making until `close`."""
 
     def __init__(self, path: Path, wall_clock: Callable[[], float] = time.time) -> None:
-        """Raises StartupError where the file cannot be there at all. A full disk is no reason not to start."""
+        """Open the file. Raises StartupError if that is impossible; a full disk does not prevent a start."""
         self._path = path
         self._wall_clock = wall_clock
         self._changed = threading.Condition()

@@ -114,7 +114,7 @@ class CoordinatorCore:
         policy: str = POLICY_DEFAULT,
         streams_per_node: int = streams_per_node_default,
     ) -> None:
-        """`described` is the administrator's description of the network.
+        """Begin without datanodes. `described` is the administrator's description of the network.
 
         `nonce` draws bytes that no datanode can foresee. `history` records what happens to replicas.
         Raises BadRequest if the policy is unknown, Unsupported if it is not installed.

@@ -269,5 +269,5 @@ def _labelled(name: str, meaning: str, label: str, values: Mapping[str, Callable
 
 
 def _counter(name: str, meaning: str, value: Callable[[], float]) -> None:
-    """A counter, shown as `name`_total."""
+    """Return a counter, shown as `name`_total."""
     CountElsewhere(name, meaning, value).publish()

@@ -83,7 +83,7 @@ def run(options: CoordinatorOptions) -> None:
 
 
 def _failover_of(options: CoordinatorOptions) -> FailoverProcess | None:
-    """Raises StartupError."""
+    """Return the failover of a coordinator with a journal, None without one. Raises StartupError."""
     if options.journal is None:
         return None
     host = options.advertise or options.host

@@ -26,7 +26,7 @@ POSITION = pa.schema([("batches", pa.int64())])
 
 
 def batch_of(position: int, keys: int) -> np.ndarray:
-    """The input, which can be read again from any position."""
+    """Return the input, which can be read again from any position."""
     return np.random.default_rng(position).integers(0, keys, BATCH)
 
 

@@ -40,7 +40,8 @@ class Fill(NamedTuple):
 
 class BalancePlan:
     """The fill of all datanodes during one run. It starts with their reports and is then changed only by
-    `move`."""
+    `move`.
+    """
 
     def __init__(self, fills: Mapping[NodeId, Fill], threshold: float) -> None:
         """`threshold` is a share, such as 0.1. Datanodes without capacity are ignored."""

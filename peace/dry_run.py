@@ -49,7 +49,8 @@ class DryRunRequest(msgspec.Struct, frozen=True):
 
 class Task(msgspec.Struct, frozen=True):
     """The input of a dry run. `topology` is TOML text, or its tables as a structure. Servers in `exclude` may
-    write but get no replicas."""
+    write but get no replicas.
+    """
 
     policy: str
     seed: int
@@ -61,7 +62,8 @@ class Task(msgspec.Struct, frozen=True):
 @dataclass(frozen=True)
 class Assignment:
     """The pipeline of one chunk of one request, both counted from 0, and when it is written, in seconds from the
-    start of the plan."""
+    start of the plan.
+    """
 
     request: int
     chunk: int
@@ -181,7 +183,8 @@ def _assignments(topology: Topology, rounds: list[list[Grant]]) -> list[Assignme
 
 def plan_rounds(policy: Policy, write_sets: Iterable[WriteSet], round_s: float = 1.0) -> list[list[Grant]]:
     """Return the grants of each round, until nothing more can be granted. `policy.chunks_waiting` is then the
-    number of chunks that cannot be placed. The policy must be new, because grants from before would never end."""
+    number of chunks that cannot be placed. The policy must be new, because grants from before would never end.
+    """
     rounds: list[list[Grant]] = []
     news: list[Event] = [Submitted(write_set) for write_set in write_sets]
     while grants := policy.handle(news, len(rounds) * round_s):

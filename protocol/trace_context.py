@@ -45,7 +45,8 @@ class Recording(Protocol):
 
 class TraceContext:
     """The id of a request. If the request is traced, also the id of the current span, and the span itself if this
-    process records it. Immutable, but for the id that is drawn late."""
+    process records it. Immutable, but for the id that is drawn late.
+    """
 
     __slots__ = ("_id", "recording", "span")
 

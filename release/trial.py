@@ -38,7 +38,7 @@ class Trial:
         return self._environment / "bin" / "peacefs"
 
     def install(self, wheel: Path, root: Path) -> None:
-        """Raises ReleaseFault."""
+        """Install a wheel. Raises ReleaseFault."""
         venv.create(self._environment, with_pip=not self._dependencies_from_here)
         if not self._dependencies_from_here:
             locks = [str(root / "locks" / name) for name in ("build.lock", "services.lock")]

@@ -162,7 +162,8 @@ def sync_directory(path: str) -> None:
 
 def exchange_names(first: str, second: str) -> None:
     """Swap the names of two files or directories atomically. Raises OSError, also if the kernel or the file system
-    does not support it."""
+    does not support it.
+    """
     if _renameat2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), first)
     if _renameat2(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _RENAME_EXCHANGE):

@@ -317,7 +317,8 @@ def connect(address: Address, name: str) -> Steps[Connection]:
 
 def send(connection: Connection, message: Message, payload: Bytes = b"", *, timeout_s: float) -> Steps[None]:
     """Send a frame. Raises PeerTimeout if the peer receives too slowly, PeerUnreachable if the connection
-    broke."""
+    broke.
+    """
     yield Send(connection, message, payload, timeout_s)
 
 

@@ -90,7 +90,8 @@ class ServedHere:
 
     def add(self, connection: InProcessConnection) -> None:
         """Register a connection. Call this before the handshake, so that the connecting end finds it
-        afterwards."""
+        afterwards.
+        """
         ends = connection.ends
         if ends is not None:
             with self._lock:

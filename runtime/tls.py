@@ -129,7 +129,8 @@ class TlsIdentity:
     @classmethod
     def of_client(cls, ca_file: Path | None = None) -> TlsIdentity:
         """Return an identity that trusts `ca_file`, or else the file in PEACEFS_CA_FILE, or else the system's
-        CAs."""
+        CAs.
+        """
         named = os.environ.get(CA_FILE_VARIABLE)
         return cls(TlsFiles(ca=ca_file or (Path(named) if named else None)))
 

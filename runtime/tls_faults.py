@@ -48,7 +48,8 @@ _ALERTS = {
 
 def explain(fault: ssl.SSLError, host: str = "") -> str:
     """Describe the peer's fault, or its complaint about us, as a sentence without the subject (the peer's
-    name)."""
+    name).
+    """
     if isinstance(fault, ssl.SSLCertVerificationError):
         return _of_certificate(fault, host)
     reason = fault.reason or ""

@@ -98,7 +98,8 @@ class spanning:
 
 class operation:
     """Context manager: `with operation("read"):` records a span like `spanning`, and begins a request if
-    needed."""
+    needed.
+    """
 
     __slots__ = ("_attributes", "_context", "_is_own", "_name", "_token")
 

@@ -325,7 +325,8 @@ def _with_ascii_line(data: bytes, line_bytes: int) -> bytes:
 
 def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket for `HttpServer.serve(sockets=[...])`; port 0 picks a free one. Raises
-    StartupError."""
+    StartupError.
+    """
     try:
         family, _kind, _protocol, _name, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -365,7 +366,8 @@ class HttpServer(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Wait for `should_exit`. uvicorn polls ten times a second to update a Date header, which we do not
-        send."""
+        send.
+        """
         self._waiting = asyncio.get_running_loop()
         try:
             if not await self.on_tick(0):

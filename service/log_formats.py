@@ -30,7 +30,8 @@ class LineFormatter(logging.Formatter):
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per line: `time` (UTC), `level`, `logger`, `service`, `message`; optionally `request` and
-    `exception`."""
+    `exception`.
+    """
 
     def __init__(self, service: str) -> None:
         super().__init__()

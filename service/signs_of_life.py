@@ -38,7 +38,8 @@ class SignsOfLife:
 
     def seen(self, now_s: float, *, processor_s: float, said_bytes: int = 0) -> None:
         """Note the CPU time and log length so far. Smaller values than before mean that the process was
-        restarted."""
+        restarted.
+        """
         used_s, said = processor_s - self._processor_s, said_bytes - self._said_bytes
         if said != 0 or used_s < 0 or used_s >= idle_processor_fraction * self._silence_s:
             self._lived_s = now_s

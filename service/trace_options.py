@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class TraceOptions:
     """`to` is the URL of a collector (OTLP over HTTP) or a file; `share` is the traced share of requests, 0 to
-    1."""
+    1.
+    """
 
     to: str
     share: float = 1.0

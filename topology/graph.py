@@ -78,7 +78,8 @@ class Streams:
 
 class Graph:
     """Vertices, edges, and the edges that leave each vertex. Immutable: users keep residual capacities themselves,
-    as a list in the order of `edges`."""
+    as a list in the order of `edges`.
+    """
 
     def __init__(self, topology: Topology, streams: Streams) -> None:
         self.topology = topology

@@ -23,7 +23,8 @@ class RackView:
 @dataclass(frozen=True)
 class ServerView:
     """A live datanode. `disk_bytes_s` is the best rate of its disk, `slots` its capacity in incoming chunks, and
-    `streams` the current number of them. `described`: whether the topology file names it."""
+    `streams` the current number of them. `described`: whether the topology file names it.
+    """
 
     server: str
     host: str
@@ -39,7 +40,8 @@ class ServerView:
 @dataclass(frozen=True)
 class LinkView:
     """A full-duplex link: its capacity per direction, in bytes per second and in concurrent chunks, and the
-    current number of chunks in each direction."""
+    current number of chunks in each direction.
+    """
 
     a: str
     b: str

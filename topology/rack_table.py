@@ -52,7 +52,8 @@ def parse_rack_table(text: str, defaults: Defaults | None = None) -> Topology:
 
 def tree_of_racks(rack_of: Mapping[str, str], defaults: Defaults) -> Topology:
     """Return a tree of all racks below "/", with default rates. `rack_of` maps servers to normalized racks; a
-    server must not have the name of a rack."""
+    server must not have the name of a rack.
+    """
     topology = Topology(defaults=defaults)
     for rack in dict.fromkeys(rack_of.values()):
         topology = topology.with_switch(rack)

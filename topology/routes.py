@@ -27,7 +27,8 @@ class Routes:
 
     def between_racks(self, source: str, target: str) -> list[tuple[Hop, ...]]:
         """Return the cheapest routes between two racks, at least one, each as its directed switch links. Within a
-        rack there is one route without links."""
+        rack there is one route without links.
+        """
         known = self._between.get((source, target))
         if known is None:
             if source not in self._before:

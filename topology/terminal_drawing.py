@@ -10,7 +10,8 @@ from .spanning import Branch, spanning_tree
 
 def draw_tree(topology: Topology, loads: Loads | None = None) -> str:
     """Return one line per switch or server: name, rate and load of its link to the parent, and further links that
-    are not in the tree. Loads are as seen from the switch or server."""
+    are not in the tree. Loads are as seen from the switch or server.
+    """
     root = spanning_tree(topology)
     lines = [_label(root, loads or {})]
     _draw_below(root, "", lines, loads or {})

@@ -151,7 +151,7 @@ def _actions(
 
 
 def _installed(name: str) -> Any:
-    """A library that need not be there to check the types of this file."""
+    """Import a library that need not be installed to check the types of this file."""
     return importlib.import_module(name)
 
 

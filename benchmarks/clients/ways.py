@@ -189,7 +189,7 @@ class LocalDisk:
 
 
 def webhdfs_of_fsspec(cluster: LocalCluster) -> Any:
-    """Raises ImportError where what it needs is missing."""
+    """Open fsspec's own file system for WebHDFS. Raises ImportError if it is not installed."""
     from fsspec.implementations.webhdfs import WebHDFS
 
     host, port = cluster.address.host, cluster.address.port

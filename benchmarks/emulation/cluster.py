@@ -85,7 +85,8 @@ class WriterProcess:
 
 class EmulatedCluster:
     """Use as a context manager, inside its network. `disk` is each datanode's; `topology` is what the coordinator
-    is told, with hosts' addresses for the servers' names."""
+    is told, with hosts' addresses for the servers' names.
+    """
 
     def __init__(self, network: EmulatedNetwork, disk: RateCurve, topology: Topology) -> None:
         self.network = network
@@ -117,7 +118,8 @@ class EmulatedCluster:
 
     def write(self, orders: Sequence[tuple[Host, WriteOrder]]) -> list[Written]:
         """All orders at once, each from its moment on; the answers in their order. Raises RuntimeError for one
-        that failed."""
+        that failed.
+        """
         return [answer for answer in self._have(orders) if isinstance(answer, Written)]
 
     def upload(self, orders: Sequence[tuple[Host, UploadOrder]]) -> list[Uploaded]:
@@ -140,7 +142,7 @@ class EmulatedCluster:
         assert isinstance(writer.answer(), Changed)
 
     def measure_disk(self, seconds: float) -> Measured:
-        """A datanode's disk, for they are alike."""
+        """Return a datanode's disk. All disks are alike."""
         host = self.network.hosts[0]
         writer = self._writers[host.name]
         writer.order(MeasureOrder(self.node_of[host.name], seconds))

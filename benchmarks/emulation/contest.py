@@ -34,7 +34,8 @@ class SetTimes:
 
 class Contest:
     """Measures the cluster when it is made. Arrivals are in seconds and bytes of the emulation, their writers
-    named as hosts are; times are given in seconds of the paper's cluster."""
+    named as hosts are; times are given in seconds of the paper's cluster.
+    """
 
     def __init__(self, emulated: Emulation) -> None:
         self._cluster = emulated.cluster

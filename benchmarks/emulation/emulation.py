@@ -49,12 +49,11 @@ class Emulation:
         )
 
     def as_made(self) -> Topology:
-        """The network with the rates that its links and disks are held to, which nothing exceeds; servers are
-        called as hosts are."""
+        """Return the network with the rates of its shaped links and disks. Servers have the names of hosts."""
         return described(self.cluster.network.hosts, self.scale, lambda host: host.name)
 
     def measured(self) -> Topology:
-        """The same with the rates that were measured in it just now."""
+        """Return the same network with rates that are measured in it now."""
         network = self.cluster.network
         disk = RateCurve(tuple(self.cluster.measure_disk(_MEASURE_S).disk))
         one, other = ([host for host in network.hosts if host.rack == rack] for rack in network.racks[:2])
@@ -75,7 +74,8 @@ class Emulation:
 @contextlib.contextmanager
 def emulation(scale: Scale) -> Iterator[Emulation | None]:
     """None, with a word why, where there can be none. All is gone afterwards, also when a signal ends the
-    benchmark; what SIGKILL leaves, the next one removes."""
+    benchmark; what SIGKILL leaves, the next one removes.
+    """
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     try:
         with contextlib.ExitStack() as stack:

@@ -29,7 +29,8 @@ _LEAD_S = 1.0
 
 def between(one: Sequence[Host], other: Sequence[Host], seconds: float) -> float:
     """Bytes a second that arrive from each side on the other, a few flows each way, both ways at once as chunks
-    go: acknowledgements of one way take their share of the other. The mean of both ways."""
+    go: acknowledgements of one way take their share of the other. The mean of both ways.
+    """
     there, back = zip(one, other, strict=False), zip(reversed(other), reversed(one), strict=False)
     ways = [list(pairs)[:_FLOWS] for pairs in (there, back)]
     sinks = [_start("sink", target, target.address) for _, target in chain(*ways)]

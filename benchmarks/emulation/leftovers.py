@@ -12,13 +12,15 @@ _NAME = re.compile(r"peacefs-emulation-(\d+)-")
 
 
 def own_name(what: str) -> str:
-    """A name for something of this process."""
+    """Return a name for something of this process."""
     return f"peacefs-emulation-{os.getpid()}-{what}"
 
 
 def remove_leftovers(memory: Path) -> None:
-    """Removes namespaces, and directories in `memory`, of emulations that have died. Their processes end by
-    themselves: they notice that whoever started them is gone."""
+    """Remove namespaces, and directories in `memory`, of emulations that have died.
+
+    Their processes end by themselves when the process that started them is gone.
+    """
     for namespace in _namespaces():
         if _is_orphan(namespace):
             remove_namespace(namespace)

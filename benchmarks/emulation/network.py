@@ -36,7 +36,7 @@ class Host:
     namespace: str
 
     def inside(self) -> list[str]:
-        """The words with which a command begins that is to run on this host."""
+        """Return the words with which to begin a command that is to run on this host."""
         return ["ip", "netns", "exec", self.namespace]
 
 
@@ -163,6 +163,6 @@ def _run(command: list[str], text: str = "") -> None:
 
 
 def memory_directory() -> Path:
-    """A directory in memory: only what is slow on purpose may be slow."""
+    """Return a directory in memory, so that only what is slow on purpose is slow."""
     shared = Path("/dev/shm")
     return shared if shared.is_dir() else Path("/tmp")

@@ -8,7 +8,8 @@ import msgspec
 class WriteOrder(msgspec.Struct, frozen=True, tag="write"):
     """A set of chunks of these sizes, to be asked for at `at_s` of the machine's monotonic clock. `exclude` are
     datanodes that are to get no replica of it; at most `parallel` chunks are written at once. What is not `kept`
-    is deleted when it is written."""
+    is deleted when it is written.
+    """
 
     path: str
     chunks: list[int]

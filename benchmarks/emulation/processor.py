@@ -20,7 +20,9 @@ class ProcessorUse:
         self._begun_s = time.monotonic()
 
     def shares(self) -> tuple[float, float]:
-        """The shares of all cores used by these processes, and by everything, the kernel's work on links too."""
+        """Return the shares of all cores used by these processes, and by everything with the kernel's work on
+        links.
+        """
         available_s = (time.monotonic() - self._begun_s) * (os.cpu_count() or 1)
         own_s = self._of_processes_s() - self._before_s
         return own_s / available_s, (_busy_s() - self._machine_before_s) / available_s

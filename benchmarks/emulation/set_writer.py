@@ -49,7 +49,7 @@ class SetWriter:
             self._error = error
 
     def _write_next(self) -> fx.Steps[bool]:
-        """False when every chunk has somebody who writes it."""
+        """Write the next granted chunk. Return False if every chunk has a writer."""
         granted = yield from self._grants.next()
         if granted is None:
             return False

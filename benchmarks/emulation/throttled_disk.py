@@ -25,7 +25,7 @@ _BURST_S = 0.01
 
 
 def parse_curve(text: str) -> RateCurve:
-    """A curve from `STREAMS=BYTES_S,...`, as in `1=30e6,2=45e6,4=41e6`. Raises BadRequest."""
+    """Parse a curve from `STREAMS=BYTES_S,...`, as in `1=30e6,2=45e6,4=41e6`. Raises BadRequest."""
     points: list[tuple[int, float]] = []
     for part in text.split(","):
         streams, _, rate = part.partition("=")
@@ -65,7 +65,7 @@ class DiskArm:
             self._streams.discard(stream)
 
     def reserve(self, now_s: float, size: int) -> float:
-        """The moment at which `size` more bytes of a stream that has begun are on the disk."""
+        """Return when `size` more bytes of a begun stream are on the disk."""
         with self._lock:
             rate = self._curve.rate(max(1, len(self._streams)))
             self._busy_until_s = max(self._busy_until_s, now_s - _BURST_S) + size / rate

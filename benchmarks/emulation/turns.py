@@ -31,11 +31,13 @@ class Turns(ABC, Generic[L]):
 
     @abstractmethod
     def arrivals(self, load: L, seed: int) -> list[Arrival]:
-        """The sets of a load. Writers are named as hosts are."""
+        """Return the write sets of a load. Writers are named like hosts."""
 
     def emulate(self, runs: Mapping[L, int], *, kept: bool = True) -> dict[tuple[L, Way], list[list[SetTimes]]]:
-        """The times of each way, for each of so many seeds of a load. Another way begins each time. `kept` as in
-        `Contest`."""
+        """Return the times of each way, for a number of seeds per load. Another way begins each time.
+
+        `kept` is as in `Contest`.
+        """
         found: dict[tuple[L, Way], list[list[SetTimes]]] = {each: [] for each in product(runs, self._ways)}
         use = ProcessorUse(self._pids)
         seeds = ((load, seed) for load, count in runs.items() for seed in range(count))
@@ -50,5 +52,5 @@ class Turns(ABC, Generic[L]):
         return found
 
     def simulate(self, load: L, way: Way, seed: int, draw: int) -> list[SetTimes]:
-        """The same in the model; `draw` is the policy's seed."""
+        """Return the times in the model. `draw` is the policy's seed."""
         return self.contest.simulate(way, self.arrivals(load, seed), draw)

@@ -12,7 +12,7 @@ _TIMEOUT_S = 300.0
 
 
 def upload(coordinator: str, order: UploadOrder, user: str, piece: bytes) -> None:
-    """Returns when it is acknowledged. Raises RuntimeError for any other answer, OSError."""
+    """Return when the body is acknowledged. Raises RuntimeError for any other answer, OSError."""
     asked = {
         "op": "CREATE",
         "user.name": user,
@@ -26,7 +26,7 @@ def upload(coordinator: str, order: UploadOrder, user: str, piece: bytes) -> Non
 
 
 def _put(address: str, body: Iterator[bytes] | None, expected: int) -> str:
-    """The URL that the answer leads to."""
+    """Return the URL to which the answer redirects."""
     parts = urlsplit(address)
     assert parts.hostname is not None
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT_S)

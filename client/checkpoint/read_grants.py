@@ -65,7 +65,8 @@ class ChunkToRead:
 class ChosenRead:
     """A chunk to read now, from `node` first; None if no replica is known, so that the read will fail.
 
-    `turn` is the chunk's number in `ReadGrants`."""
+    `turn` is the chunk's number in `ReadGrants`.
+    """
 
     turn: int
     chunk: ChunkToRead

@@ -72,7 +72,10 @@ class ControlRpc:
         retry_policy: RetryPolicy,
         token: TokenSource | None = None,
     ) -> None:
-        """`connections` lead only to coordinators; their handshake sends `token`. `Coordinators` may be shared."""
+        """Use `connections`, which lead only to coordinators and send `token` in their handshake.
+
+        `Coordinators` may be shared.
+        """
         self._coordinators = Coordinators(address) if isinstance(address, CoordinatorAddress) else address
         self._connections = connections
         self._retry_policy = retry_policy

@@ -52,7 +52,7 @@ class SupervisedQueries:
         return self._read(self._http.ask("GET", "/v1/queries"), Supervised)
 
     def status(self, name: str) -> QueryStatus:
-        """Raises FileNotFound."""
+        """Return the status of a query. Raises FileNotFound."""
         return self._read(self._http.ask("GET", f"/v1/queries/{quote(name, safe='')}"), QueryStatus)
 
     def stop(self, name: str) -> QueryStatus:

@@ -44,7 +44,7 @@ class TokenAdministration:
         self._http.close()
 
     def create(self, user: str, seconds: float, *, administrator: bool = False) -> MadeToken:
-        """Raises BadRequest, AccessDenied, Overloaded."""
+        """Create a token. Raises BadRequest, AccessDenied, Overloaded."""
         request = {"user": user, "seconds": seconds, "administrator": administrator}
         return self._read(self._http.ask("POST", "/v1/tokens", body=msgspec.json.encode(request)), MadeToken)
 
@@ -52,7 +52,7 @@ class TokenAdministration:
         return self._read(self._http.ask("GET", "/v1/tokens"), TokenList)
 
     def revoke(self, token_id: str) -> None:
-        """Raises FileNotFound, Overloaded."""
+        """Revoke a token. Raises FileNotFound, Overloaded."""
         self._http.ask("POST", f"/v1/tokens/revoke/{quote(token_id)}")
 
     def rotate_keys(self, *, end_all: bool = False) -> TokenList:
@@ -60,7 +60,7 @@ class TokenAdministration:
         return self._read(self._http.ask("POST", "/v1/tokens/rotate-keys", body=body), TokenList)
 
     def create_client(self, user: str, token_seconds: float) -> MadeClient:
-        """Raises BadRequest, Overloaded."""
+        """Register a client. Raises BadRequest, Overloaded."""
         request = {"user": user, "token_seconds": token_seconds}
         return self._read(
             self._http.ask("POST", "/v1/tokens/clients", body=msgspec.json.encode(request)), MadeClient
@@ -70,7 +70,7 @@ class TokenAdministration:
         return self._read(self._http.ask("GET", "/v1/tokens/clients"), list[ClientStatus])
 
     def delete_client(self, client_id: str) -> None:
-        """Raises FileNotFound, Overloaded."""
+        """Delete a client. Raises FileNotFound, Overloaded."""
         self._http.ask("DELETE", f"/v1/tokens/clients/{quote(client_id, safe='')}")
 
     def _read(self, answer: bytes, kind: type[S]) -> S:

@@ -275,7 +275,7 @@ class LocalCluster:
         return [*arguments, *journal, *self._coordinator_options]
 
     def _make_certificates(self) -> None:
-        """A CA at the first start, a certificate at each."""
+        """Make a CA at the first start, and a certificate at each."""
         # Whoever starts no cluster with TLS does not import it.
         from .trial_certificates import TrialAuthority
 

@@ -113,7 +113,7 @@ class FileContent:
     """
 
     def __init__(self, published: int | None) -> None:
-        """`published` is the length of the version in the cluster; None if there is no file of this name yet."""
+        """Begin with a version of `published` bytes in the cluster; None if there is no file of this name yet."""
         #: The length of the published version that this content builds on; None if there is none.
         self.published = published
         self.length = published or 0

@@ -30,7 +30,7 @@ class Lookups:
         self._space: tuple[float, Space] | None = None
 
     def status(self, path: str) -> FileStatus:
-        """Raises FileNotFound, AccessDenied."""
+        """Return the status of a path, from the cache if it is recent. Raises FileNotFound, AccessDenied."""
         with self._lock:
             known = self._statuses.get(path, time.monotonic())
         return self.fresh_status(path) if known is None else known

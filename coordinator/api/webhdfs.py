@@ -102,7 +102,7 @@ class WebHdfs:
         new_request_id: Callable[[], str] = new_request_id,
         delegation: DelegationTokens | None = None,
     ) -> None:
-        """`delegation` is None if user names are believed without tokens."""
+        """Answer with `files`. `delegation` is None if user names are believed without tokens."""
         self._files = files
         self._fallback = fallback
         self._new_request_id = new_request_id

@@ -28,7 +28,8 @@ T = TypeVar("T")
 
 class CredentialBook:
     """All credential records, and the `Trust` derived from them. `Tokens`, `OAuthClients` and `DelegationTokens`
-    change them by `change`, which commits first. Used from one event loop only."""
+    change them by `change`, which commits first. Used from one event loop only.
+    """
 
     def __init__(self, recorded: TokenRecords, commit: Commit, verifier: Verifier) -> None:
         self._commit = commit

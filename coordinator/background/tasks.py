@@ -62,11 +62,11 @@ class CoordinatorTasks:
         yield from self.of_leader()
 
     def of_any(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """The tasks of each coordinator, whether it leads or stands by."""
+        """Return the tasks of each coordinator, whether it leads or stands by."""
         yield "loading chunks", self._chunk_loading.run()
 
     def of_leader(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """The tasks that begin when the coordinator leads."""
+        """Return the tasks that begin when the coordinator leads."""
         yield "ticking", self._ticking.keep()
         for periodic in self._periodic():
             yield periodic.name, self._repeat(periodic)

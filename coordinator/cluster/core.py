@@ -88,7 +88,7 @@ class Cluster:
         granted_pipelines: Callable[[], Mapping[ChunkId, Sequence[NodeId]]] = dict,
         history: ReplicaHistory | None = None,
     ) -> None:
-        """`described` is the administrator's description of the network.
+        """Begin without datanodes. `described` is the administrator's description of the network.
 
         `nonce` draws bytes that no datanode can foresee; by default `rng` does, which suits only simulations.
         `has_room` returns whether client writes leave capacity on a datanode for copies. `granted_pipelines`
@@ -312,7 +312,7 @@ class Cluster:
             self.members.move(node.id, self.network.rack_of(node.registration))
 
     def topology(self) -> Topology:
-        """The network of the datanodes that are alive."""
+        """Return the network of the datanodes that are alive."""
         return self.network.topology(self.members.alive())
 
     def set_mode(self, node_id: NodeId, mode: Mode, ends_s: float = inf) -> None:

@@ -41,7 +41,7 @@ class FailoverProcess:
     """The failover of one process. `metadata` agrees with the journal once it has joined."""
 
     def __init__(self, options: JournalOptions, me: Member, *, no_tls: bool) -> None:
-        """Raises StartupError."""
+        """Open the journal. Raises StartupError."""
         self._journal = open_journal(options, no_tls=no_tls)
         self._writer = JournalWriter(self._journal)
         self.leadership = Leadership(time.monotonic, me)

@@ -70,7 +70,7 @@ class _Connections:
     """Reusable connections to the members, each used by one call at a time. Thread-safe."""
 
     def __init__(self, access: EtcdAccess) -> None:
-        """Raises OSError for certificates that cannot be read."""
+        """Read the certificates. Raises OSError."""
         self._context = _verification(access) if access.is_tls else None
         self._kept: dict[str, list[GrpcConnection]] = {}
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class EtcdClient:
     """Calls any member of etcd that answers. Thread-safe."""
 
     def __init__(self, access: EtcdAccess) -> None:
-        """Raises StartupError for certificates that cannot be read."""
+        """Read the certificates. Raises StartupError."""
         self._access = access
         self._lock = threading.Lock()
         #: The member that answered the last call.
@@ -202,7 +202,7 @@ class EtcdClient:
         raise JournalUnsure(f"the journal's etcd did not answer: {problem}")
 
     def _ask(self, endpoint: str, method: str, content: bytes, token: str) -> bytes:
-        """Raises OSError, GrpcRefusal."""
+        """Call one member after the other. Raises OSError, GrpcRefusal."""
         return self._connections.call(endpoint, f"/etcdserverpb.{method}", content, token)
 
     def _go_on(self, at: int) -> None:

@@ -38,7 +38,7 @@ class ChangedRows:
     """
 
     def __init__(self, image: Image, number: int, *, rows_max: int) -> None:
-        """`number` is the last entry that the image has. The caller passes all later changes to `put`.
+        """Begin after entry `number`, the last that the image has. The caller passes all later changes to `put`.
 
         Each cache keeps about `rows_max` rows of the image.
         """

@@ -115,7 +115,7 @@ def _read(entry: Entry) -> Read:
 
 
 def _previous(change: Content) -> bytes | None:
-    """The row is among the last of an entry."""
+    """Return the checksum of the entry before, whose row is among the entry's last."""
     return next((row[1] for table, row in reversed(change.changes) if table == META and row[0] == PREVIOUS), None)
 
 

@@ -252,7 +252,7 @@ class RecordedRun(NamedTuple):
 
 
 def status_as(name: str, inode: Inode) -> InodeStatus:
-    """The status of an inode under a name; the name is empty for the path that was itself asked for."""
+    """Return the status of an inode under a name; the name is empty for the requested path itself."""
     return InodeStatus(
         name,
         inode.kind,

@@ -32,7 +32,7 @@ class Rows(ChangedRows):
     """
 
     def __init__(self, image: Image, number: int, *, names_max: int) -> None:
-        """`number` is the last entry that the image has. Each cache of names and inodes has about `names_max`."""
+        """Begin after entry `number`, the image's last. Each cache of names and inodes has about `names_max`."""
         super().__init__(image, number, rows_max=max(names_max // 4, 1000))
         self.inodes: Generations[InodeId, Inode | None] = Generations(names_max)
         self.names: Generations[InodeId, DirectoryNames] = Generations(

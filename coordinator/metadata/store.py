@@ -83,7 +83,7 @@ class Metadata:
         directory: Path | None = None,
         names_memory_bytes: int = names_memory_bytes_default,
     ) -> None:
-        """`number` is the last entry that the image has."""
+        """Begin after entry `number`, the last that the image has."""
         self.rows = Rows(image, number, names_max=names_memory_bytes // BYTES_PER_NAME)
         self._log = log
         self._keeper = keeper

@@ -23,12 +23,12 @@ def modify_entries(tx: Transaction, path: NamespacePath, spec: Acl) -> None:
 
 
 def remove_entries(tx: Transaction, path: NamespacePath, spec: Acl) -> None:
-    """Raises FileNotFound, InvalidAcl."""
+    """Remove entries. Raises FileNotFound, InvalidAcl."""
     _change(tx, path, lambda existing: acl_rules.remove(existing, spec))
 
 
 def remove_default(tx: Transaction, path: NamespacePath) -> None:
-    """Raises FileNotFound."""
+    """Remove the default ACL. Raises FileNotFound."""
     _change(tx, path, acl_rules.remove_default)
 
 

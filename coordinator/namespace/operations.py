@@ -284,7 +284,7 @@ def set_times(tx: Transaction, path: NamespacePath, modified_ms: int | None, acc
 
 
 def set_permission(tx: Transaction, path: NamespacePath, permission: int) -> None:
-    """Raises FileNotFound."""
+    """Set the permission. Raises FileNotFound."""
     tx.change_inode(structs.replace(find_existing(tx, path), permission=only_mode_bits(permission)))
 
 

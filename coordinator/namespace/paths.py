@@ -66,7 +66,7 @@ class NamespacePath(NamedTuple):
         return len(self.components) > depth and self.components[:depth] == other.components
 
     def ancestor(self, depth: int) -> NamespacePath:
-        """The path of the first `depth` components."""
+        """Return the path of the first `depth` components."""
         writer = self.writer if self.writer is not None and self.writer.depth <= depth else None
         return self._replace(components=self.components[:depth], writer=writer)
 

@@ -34,7 +34,7 @@ class Restoration:
 
 
 def begin(tx: Transaction, path: NamespacePath, snapshot: str) -> Restoration:
-    """Raises SnapshotRefused, FileNotFound."""
+    """Begin a restore. Raises SnapshotRefused, FileNotFound."""
     directory, found = existing_snapshot(tx, path, snapshot)
     shown = tx.at(found.at_tx, directory).inode(directory)
     assert shown is not None, f"snapshot {snapshot} shows no directory"

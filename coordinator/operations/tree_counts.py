@@ -32,7 +32,7 @@ class _Count:
         self.at_tx: int | None = None
 
     def begin(self, tx: Transaction) -> None:
-        """Raises CountUnderWay."""
+        """Begin the count. Raises CountUnderWay."""
         self.at_tx = begin_count(tx, self.directory)
 
     def end(self, tx: Transaction) -> None:

@@ -113,7 +113,7 @@ class WriteGrantService:
     # -- operators ---------------------------------------------------------------------------------
 
     def now_s(self) -> float:
-        """The time in seconds by which grants are timed."""
+        """Return the time in seconds by which grants are timed."""
         return self._ctx.monotonic()
 
     def change_policy(self, name: str) -> None:

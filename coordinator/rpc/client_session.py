@@ -396,7 +396,7 @@ class ClientLink(asyncio.Protocol):
         self._send([encode(message, tag=tag)])
 
     def _send(self, frames: list[bytes]) -> None:
-        """A client that does not read its answers is cut off rather than waited for."""
+        """Send frames soon. Cut off a client that does not read its answers."""
         if not frames or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > link_backlog_bytes_max:

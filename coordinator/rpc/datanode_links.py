@@ -106,7 +106,7 @@ class DatanodeLinks:
             before.abort()
 
     def closed(self, link: DatanodeLink) -> None:
-        """A connection has ended."""
+        """Forget a connection that has ended."""
         if self.speaks_for_datanode(link):
             del self._links[link.name]
 

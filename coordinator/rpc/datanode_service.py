@@ -91,7 +91,7 @@ class DatanodeService:
             raise ProtocolViolation(f"{type(message).__name__} has no place here")
 
     def closed(self, link: DatanodeLink) -> None:
-        """A connection has ended."""
+        """Forget a connection that has ended."""
         self._links.closed(link)
         self._to_register.pop(link, None)
         self._sessions.pop(link, None)

@@ -51,7 +51,7 @@ class RunningCalls:
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a request that may wait. Raises Overloaded when too many are under way."""
+        """Run a request that may wait. Raises Overloaded if too many are under way."""
         if len(self._running) >= control_requests_in_flight_max:
             work.close()
             raise Overloaded(f"{len(self._running)} requests are under way already; try again")
@@ -75,7 +75,7 @@ class NodeServer:
         calls: RunningCalls,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`calls` is where `service` runs what may wait."""
+        """Serve with `service`, which runs calls that may wait in `calls`."""
         self.me = me
         self.service = service
         self.clock = clock
@@ -89,10 +89,7 @@ class NodeServer:
         self.turns = Turns()
 
     async def start(self, host: str, port: int, advertised: str = "", tls: TlsIdentity | None = None) -> int:
-        """Listens; gives the port. Datanodes may reach it by `advertised`, too. Raises OSError, StartupError.
-
-        With `tls` only services that show a certificate get further than that.
-        """
+        """Listen, and return the port. Datanodes may use `advertised`, too. Raises OSError, StartupError."""
         if tls is None:
             loop = asyncio.get_running_loop()
             plain = await loop.create_server(lambda: NodeLink(self), host, port, backlog=handshakes_waiting_max)

@@ -42,7 +42,7 @@ class StoreCopies:
         reply_late(link, reply, tag)
 
     def _part(self, link: DatanodeLink, offset: int) -> StorePart:
-        """Raises BadRequest, Overloaded, PeacefsError."""
+        """Return a part of a copy, which is made at offset 0. Raises BadRequest, Overloaded, PeacefsError."""
         if self._make is None:
             raise BadRequest("this coordinator has no journal, and gives nobody a copy of its metadata")
         if offset == 0:

@@ -44,7 +44,7 @@ class ReadRequest:
     waited_s: float = 0.0
 
     def check(self) -> None:
-        """Raises BadRequest if a number is out of range."""
+        """Check the numbers. Raises BadRequest if one is out of range."""
         if not 1 <= self.at_once <= checkpoint_workers_max:
             raise BadRequest(f"{self.at_once} reads at once are out of range: 1 to {checkpoint_workers_max}")
         if len(self.wanted) + len(self.holding) > reads_stated_max:

@@ -70,7 +70,7 @@ class Scheduling:
         streams_per_node: int = streams_per_node_default,
         policy_maker: MakePolicy = make_policy,
     ) -> None:
-        """Raises BadRequest if the policy is unknown, Unsupported if it is not installed."""
+        """Begin with a policy. Raises BadRequest if it is unknown, Unsupported if it is not installed."""
         self._numbering = numbering
         self._rng = rng
         self._make_policy = policy_maker
@@ -427,7 +427,8 @@ class Scheduling:
     def expected_start_s(self, name: str) -> float:
         """Estimate in how many seconds the next chunk of a set will be granted.
 
-        Assumes that older sets come first, and that grants end at the recent rate. The policy may differ."""
+        Assumes that older sets come first, and that grants end at the recent rate. The policy may differ.
+        """
         known = self._sets.get(name)
         if known is None or not known.waiting:
             return 0.0

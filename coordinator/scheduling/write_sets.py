@@ -52,7 +52,7 @@ class WriteSetRequest:
     user: str = ""
 
     def check(self) -> None:
-        """Raises BadRequest if a number is out of range."""
+        """Check the numbers. Raises BadRequest if one is out of range."""
         if len(self.chunks) > write_set_chunks_max:
             raise BadRequest(
                 f"{len(self.chunks)} chunks are over the limit of {write_set_chunks_max} for one write set; "
@@ -68,7 +68,8 @@ class WriteSetRequest:
 @dataclass(slots=True, eq=False)
 class ScheduledSet:
     """A write set. `waiting` maps its chunks without a grant to bytes. `numbered` maps the policy's chunk numbers
-    to the writer's. Its age counts from `asked_s`, which may be before `stated_s`, its first statement here."""
+    to the writer's. Its age counts from `asked_s`, which may be before `stated_s`, its first statement here.
+    """
 
     request: WriteSetRequest
     asked_s: float

@@ -59,11 +59,7 @@ class CheckpointInspector:
         self._process = SideProcess("look at checkpoints", command, timeout_s, queue_timeout_s)
 
     async def all_below(self, path: str, viewer: Viewer, *, partial: bool = False) -> list[dict[str, Any]]:
-        """A summary of every checkpoint at and below a path, with its latest run and its driver's last report.
-
-        With `partial` what the user may not list below the path is left out.
-        Raises FileNotFound, AccessDenied, BadRequest, Overloaded, Unsupported.
-        """
+        """Summarise each checkpoint at and below a path, with its latest run and its driver's last report."""
         answer = await self._ask(path, viewer.user, all_below=True, partial=partial)
         found = await asyncio.to_thread(msgspec.json.decode, answer, type=list[dict[str, Any]])
         return await self._with_what_is_known(found, path, viewer)
@@ -84,7 +80,7 @@ class CheckpointInspector:
     async def _with_what_is_known(
         self, found: list[dict[str, Any]], path: str, viewer: Viewer
     ) -> list[dict[str, Any]]:
-        """Adds the latest run of each, and what its driver has reported last; None where there is none."""
+        """Add the latest run of each checkpoint, and its driver's last report; None if there is none."""
         runs = {run.path: run for run in await self._query_runs.latest(path, viewer)}
         reports = {without_run(said.location): said for said in self._query_reports.below(path, viewer)}
         return [each | {"run": runs.get(each["root"]), "report": reports.get(each["root"])} for each in found]

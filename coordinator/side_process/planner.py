@@ -40,7 +40,7 @@ class Planner:
         self._process = SideProcess("plan", (sys.executable, "-P", "-m", __name__), timeout_s, queue_timeout_s)
 
     async def plan(self, task: Task) -> DryRunPlan:
-        """Raises what `dry_run` raises, BadRequest for what takes too long, and Overloaded."""
+        """Plan a dry run. Raises what `dry_run` raises, BadRequest if it takes too long, and Overloaded."""
         result = await self._in_a_process(_encoded(task))
         if isinstance(result, _Refused):
             raise from_wire(result.code, result.message)
@@ -57,7 +57,7 @@ class Planner:
 
 
 def _encoded(task: Task) -> bytes:
-    """A structure that came as JSON may hold what is none: halves of characters, numbers beyond 64 bits."""
+    """Encode a task. Raises BadRequest for text that is no Unicode, and for numbers beyond 64 bits."""
     try:
         return msgspec.json.encode(task)
     except (ValueError, OverflowError, RecursionError) as error:

@@ -27,11 +27,7 @@ class SideProcess:
         self._turn = asyncio.Lock()
 
     async def ask(self, task: bytes) -> bytes:
-        """The answer to a task.
-
-        Raises TimeoutError for one that took too long, Overloaded while another is under way, PeacefsError when
-        the process failed.
-        """
+        """Return the answer to a task."""
         try:
             await asyncio.wait_for(self._turn.acquire(), self._queue_timeout_s)
         except TimeoutError:

@@ -35,7 +35,8 @@ _COMPUTED: Final = {_LOW: low_part, _HIGH: high_part, _ORDER: order_of}
 @dataclass(frozen=True)
 class Aggregation:
     """One column of the result. Sums and means of floating-point numbers depend on the order of rows, in their
-    last bits; all others do not."""
+    last bits; all others do not.
+    """
 
     function: Function
     column: str | None

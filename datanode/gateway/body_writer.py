@@ -85,7 +85,7 @@ class BodyWriter:
         replaces: bool,
         on_flushed: Callable[[], None],
     ) -> None:
-        """`replaces` says whether the file may replace an existing one."""
+        """Begin a body. `replaces` says whether the file may replace an existing one."""
         self._upload = upload
         self._flusher = flusher
         self._threads = threads

@@ -61,7 +61,7 @@ class Upload:
         *,
         first_buffer_bytes: int = gateway_first_buffer_bytes,
     ) -> None:
-        """A part with `first_buffer_bytes` or more is long: it is written while it comes."""
+        """Begin an upload. A part with `first_buffer_bytes` or more is written while it arrives."""
         self.pieces = pieces
         self._first_buffer_bytes = first_buffer_bytes
         self._chunk_bytes = chunk_bytes

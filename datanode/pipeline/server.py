@@ -166,7 +166,7 @@ class DataServer:
             self._reactor.run(requests, lambda fault: self._over(connection, fault))
 
     def _count(self, connection: SocketConnection, peer: Peer) -> None:
-        """Raises Overloaded if a client's host has too many connections here."""
+        """Count a connection. Raises Overloaded if a client's host has too many."""
         if peer.trusted:
             return
         host = connection.ends[1][0] if connection.ends is not None else "this host"

@@ -38,7 +38,8 @@ THREE_REPLICAS = (Template.SAME_RACK, Template.OTHER_RACK, Template.SAME_RACK)
 class PathRequest:
     """The triple (w, r, k), and nodes that must not be chosen. With `on_writer` the first replica is on w. This is
     for clusters that need the writer's node, and for writers outside the cluster, for which w is the first
-    receiver."""
+    receiver.
+    """
 
     w: str
     r: int
@@ -69,7 +70,8 @@ def schedule_timestep(
 ) -> PathPlan:
     """Run Algorithm 1. `residual` are the remaining capacities of this timestep, in the order of `graph.edges`; it
     is not modified. When a chunk of a request cannot be placed, the rest of the request is left for the next
-    step."""
+    step.
+    """
     paths: list[tuple[int, list[str]]] = []
     unscheduled: list[PathRequest] = []
     available = list(residual)
@@ -156,7 +158,8 @@ def randomized_shortest_path(
     graph: Graph, residual: Sequence[int], source: str, constraint: Constraint, rng: Random
 ) -> list[int] | None:
     """Return the edges of a cheapest path from the sending process of `source` to the receiving process of an
-    allowed node; None if there is none. Edges are tried in random order, to choose between equal destinations."""
+    allowed node; None if there is none. Edges are tried in random order, to choose between equal destinations.
+    """
     start = graph.position[Vertex(Role.SEND, source)]
     arrived_by: dict[int, int] = {}
     waiting: list[tuple[int, int, int, int]] = [(0, 0, start, -1)]

@@ -30,7 +30,8 @@ _NO_LIMIT = 1 << 30
 @dataclass(slots=True)
 class PlacedChain:
     """A pipeline for one chunk: the nodes that store it, the nodes of the cluster that send it, and the numbers of
-    the switch links that it crosses."""
+    the switch links that it crosses.
+    """
 
     nodes: list[NodeLoad]
     senders: list[NodeLoad]
@@ -104,7 +105,8 @@ class ChainPlacement:
     def is_hopeless(self, writer: str | None, replicas: int) -> bool:
         """Return True if there is certainly no room now for a chunk of any writer in this rack that excludes no
         node. Checks only totals per rack, so False does not mean that there is room. If True, `place` would use no
-        random numbers."""
+        random numbers.
+        """
         free = self._free_nodes()
         if not free:
             return True
@@ -167,7 +169,8 @@ class ChainPlacement:
 
     def _one_rack_takes(self, count: int, home: RackLoad, other: RackLoad | None) -> bool:
         """Return whether some rack except `home` can be reached and can take `count` replicas. `other`, which can
-        be reached, is tried first."""
+        be reached, is tried first.
+        """
         if other is not None and _takes_last(other) >= count:
             return True
         return any(
@@ -197,7 +200,8 @@ class ChainPlacement:
 
     def _open_way(self, source: RackLoad, target: RackLoad, used: Sequence[int] = ()) -> list[int] | None:
         """Return the route whose fullest link has the most free streams, not counting those in `used`; None if
-        every route has a full link."""
+        every route has a full link.
+        """
         best, most = None, 0
         for way in self._ways[source.index][target.index]:
             spare = _NO_LIMIT
@@ -250,7 +254,8 @@ class ChainPlacement:
         self, chain: PlacedChain, home: RackLoad, away: int, in_one_max: int, barred: set[str]
     ) -> bool:
         """Add nodes of several racks, at most `in_one_max` per rack. The next rack is always the nearest one, so
-        that no link is crossed twice."""
+        that no link is crossed twice.
+        """
         at, unvisited = home, [rack for rack in self.racks if rack is not home]
         while away and unvisited:
             ways = self._ways[at.index]
@@ -296,7 +301,8 @@ class ChainPlacement:
 
     def adopt(self, writer: str | None, names: Sequence[str]) -> PlacedChain:
         """Reserve a chain for a chunk that is already being written, even if there is no room. Unknown nodes are
-        left out."""
+        left out.
+        """
         nodes = [self.nodes[name] for name in names if name in self.nodes]
         at_writer = self.nodes.get(writer) if writer is not None else None
         route = [at_writer, *nodes] if at_writer is not None and at_writer not in nodes else nodes

@@ -51,7 +51,8 @@ class ExpressPolicy(Policy):
     `writer_holds_replica` puts the first replica on the writer's node, as HDFS does, if that has a free slot; the
     paper's measurements do not (footnote 6). `chunks_per_writer` None means the default for the bottleneck.
     `with_slots`: if nodes have more slots than the defaults allow for, raise the limits on chunks in flight per
-    writer and on outgoing streams per node to the number of slots."""
+    writer and on outgoing streams per node to the number of slots.
+    """
 
     def __init__(
         self,
@@ -188,7 +189,8 @@ class ExpressPolicy(Policy):
 
     def _ahead_bytes(self) -> dict[str | None, int]:
         """Return the head start of each rack's sets in bytes: the time that the links out of the rack need for all
-        unfinished bytes of its writers, counted like waiting time."""
+        unfinished bytes of its writers, counted like waiting time.
+        """
         leaves = self._bytes_s_out_of_rack
         return {
             rack: round(AGE_BYTES_S * total / leaves[rack])
@@ -248,7 +250,8 @@ class ExpressPolicy(Policy):
 
 def _value(pending: PendingSet) -> int:
     """Return the rank of a set; the smallest is served first. Terms that are equal for all sets, or for all sets
-    of a rack, are left out."""
+    of a rack, are left out.
+    """
     asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
     return pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
 

@@ -65,7 +65,8 @@ class FlowScheduler:
     ) -> PathPlan:
         """Plan one step. If the flows place no chunk of the first request, Algorithm 1 places one, and the rest of
         the step is planned again. So the oldest request gets a chunk in every step that begins with an empty
-        graph."""
+        graph.
+        """
         if graph is not self._graph:
             self._graph = graph
             self._cables = _cables(graph)
@@ -141,7 +142,8 @@ class _Step:
 
     def _node(self, name: str) -> NodeLoad:
         """Return a server's load according to its edges. A smaller sending capacity counts as streams being
-        sent."""
+        sent.
+        """
         cables = self._cables[name]
         node = NodeLoad(name, self._racks[self._graph.topology.servers[name].rack], cables.receives, 1.0)
         node.receiving = cables.receives - min(self._residual[edge] for edge in cables.receiving)
@@ -166,7 +168,8 @@ class _Step:
 
     def _batch(self, hopeful: Sequence[int]) -> list[_Chunk]:
         """Return chunks, oldest requests first, as many as the cluster's free slots and the free sending streams
-        of each writer and its rack allow."""
+        of each writer and its rack allow.
+        """
         room = sum(rack.free_slots for rack in self._racks.values())
         at_home = next((n for n, t in enumerate(self._templates) if t is not Template.SAME_RACK), 0)
         share = {rack: max(1, self._free_sends(load) // (at_home + 1)) for rack, load in self._racks.items()}
@@ -227,7 +230,8 @@ class _Step:
     def _room(self, batch: Sequence[_Chunk], template: Template, level: int) -> dict[str, Room]:
         """Return how many chunks each rack can receive in this hop. Each chunk needs additional slots for later
         replicas in the same rack. If chunks must leave their rack, a rack gets at most the chunks of the
-        others."""
+        others.
+        """
         following = self._templates[level + 1 : max(chunk.request.r for chunk in batch)]
         stay = next((n for n, later in enumerate(following) if later is not Template.SAME_RACK), len(following))
         own = Counter(chunk.at.rack.name for chunk in batch) if template is Template.OTHER_RACK else Counter[str]()

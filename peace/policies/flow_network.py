@@ -107,7 +107,8 @@ class RackFlow:
         self, racks: Sequence[str], residual: Sequence[int], room: Mapping[str, Room]
     ) -> list[FlowPath | None]:
         """Route one chunk from each of `racks`; earlier chunks are preferred. None for a chunk that cannot be
-        routed within the residual capacities and the room."""
+        routed within the residual capacities and the room.
+        """
         sent, leaving = self._optimum(racks, residual, room)
         ways = [self._walk(rack, leaving) if is_sent else None for rack, is_sent in zip(racks, sent, strict=True)]
         if self._may_stay:
@@ -167,7 +168,8 @@ class RackFlow:
 
 def _part_those_that_came_back(ways: Sequence[FlowPath]) -> None:
     """Fix routes that lead back to their own rack. A flow does not distinguish chunks, so such a route can
-    exchange its remaining part with another route that shares a vertex."""
+    exchange its remaining part with another route that shares a vertex.
+    """
     for way in ways:
         if way.end == way.start:
             for other in ways:

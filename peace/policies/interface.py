@@ -20,7 +20,8 @@ from .ledger import Grant, Ledger, WriteSet
 @dataclass(frozen=True, slots=True)
 class Submitted:
     """A writer submits a set. If a set of this name exists, its waiting chunks are replaced and it keeps its
-    age."""
+    age.
+    """
 
     write_set: WriteSet
 
@@ -71,7 +72,8 @@ class Policy(ABC):
 
     def adopt(self, write_set: WriteSet, chain: Iterable[str]) -> Grant:
         """Count a chunk that is already being written through this chain, even if the cluster is full. It must be
-        the only chunk of its set. Its end is reported like that of a grant."""
+        the only chunk of its set. Its end is reported like that of a grant.
+        """
         grant = self._ledger.adopt(write_set, chain)
         self._take_over(grant)
         return grant

@@ -45,7 +45,8 @@ class Grant:
 @dataclass(slots=True, eq=False)
 class PendingSet:
     """A set that is not completely written. `unfinished_bytes` counts waiting chunks and chunks in flight.
-    `waiting` has the small chunks first, then the others in descending size."""
+    `waiting` has the small chunks first, then the others in descending size.
+    """
 
     write_set: WriteSet
     asked_s: float
@@ -70,7 +71,8 @@ class PendingSet:
 
 def _in_turn(chunks: Sequence[int]) -> deque[int]:
     """Order chunks: small ones first, because they never wait, then by descending size, to end with short
-    writes."""
+    writes.
+    """
     large = [(size > small_chunk_bytes_max) * size for size in chunks]
     return deque(sorted(range(len(chunks)), key=lambda chunk: -large[chunk] if large[chunk] else -inf))
 

@@ -32,7 +32,8 @@ class PaperPolicy(Policy):
 
     `streams` are the capacities (2 for sending and receiving in section 6.2); None derives them from each network.
     `servers_per_turn` limits the duration of `handle`: a call considers at most this many requests times servers,
-    and must be repeated while `has_more`."""
+    and must be repeated while `has_more`.
+    """
 
     def __init__(
         self,

@@ -14,7 +14,8 @@ _LOOKS = 8
 
 class NodeLoad:
     """The load of one node. `receiving` and `sending` are numbers of streams. `assigned_s` is the time that its
-    disk needs for all bytes ever assigned to it; it decides between nodes with equally many streams."""
+    disk needs for all bytes ever assigned to it; it decides between nodes with equally many streams.
+    """
 
     __slots__ = ("assigned_s", "bytes_s", "name", "place", "rack", "receiving", "sending", "slots")
 
@@ -34,7 +35,8 @@ class RackLoad:
 
     Invariant: a node with a free slot is in bucket `receiving`, at index `place`; other nodes are in no bucket.
     `share` is the free share of all slots. `free_senders` of the `free_nodes` send less than `sends_max`
-    streams."""
+    streams.
+    """
 
     __slots__ = (
         "buckets",
@@ -120,7 +122,8 @@ class RackLoad:
 
     def least_loaded(self, rng: Random, barred: set[str], sends_below: int) -> NodeLoad | None:
         """Return the node with the fewest streams that has a free slot, is not barred and sends less than
-        `sends_below` streams. Of up to `_LOOKS` such nodes, it has the smallest `assigned_s`."""
+        `sends_below` streams. Of up to `_LOOKS` such nodes, it has the smallest `assigned_s`.
+        """
         for bucket in self.buckets:
             n = len(bucket)
             if not n:

@@ -18,7 +18,8 @@ _AMPLE_BYTES = 1 << 62
 
 class RandomChains:
     """Draws random chains. With `writer_holds_replica`, the writer's node is preferred, as in HDFS; without, it is
-    used only if there are too few others."""
+    used only if there are too few others.
+    """
 
     def __init__(self, topology: Topology, rng: Random, *, writer_holds_replica: bool) -> None:
         self._rng = rng

@@ -20,7 +20,8 @@ class Reach:
 
     `racks_elsewhere` is the number of other racks with such nodes, `widest` the largest number in one of them.
     `replicas` is the possible number of replicas on distinct nodes. If `needs_writer`, one is on the writer's
-    node."""
+    node.
+    """
 
     here: int
     elsewhere: int
@@ -31,7 +32,8 @@ class Reach:
 
     def splits(self, own: bool, more_here: bool) -> tuple[int, ...]:
         """Return the allowed numbers of replicas in the writer's rack, best first. With `own`, one of them is on
-        the writer's node. The chunk is in two racks if the cluster has two."""
+        the writer's node. The chunk is in two racks if the cluster has two.
+        """
         return _splits(self, own, more_here)
 
     @property
@@ -55,7 +57,8 @@ def _splits(reach: Reach, own: bool, more_here: bool) -> tuple[int, ...]:
 
 class Reaches:
     """Computes and caches the reach of each kind of request. `recruit` gives slow nodes a slot if the cluster
-    needs them, and returns whether there were any."""
+    needs them, and returns whether there were any.
+    """
 
     def __init__(self, racks: list[RackLoad], nodes: Mapping[str, NodeLoad], recruit: Callable[[], bool]) -> None:
         self._racks = racks
@@ -65,7 +68,8 @@ class Reaches:
 
     def of(self, at_writer: NodeLoad | None, home: RackLoad, replicas: int, exclude: frozenset[str]) -> Reach:
         """Return the reach for a writer on this node, or for one outside the cluster whose chain begins in
-        `home`."""
+        `home`.
+        """
         key = (at_writer, home.index, replicas, exclude)
         reach = self._known.get(key)
         if reach is None:

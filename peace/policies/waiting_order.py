@@ -20,7 +20,8 @@ from .ledger import PendingSet
 @dataclass(frozen=True, slots=True)
 class WaitingKind:
     """Sets with writers in the same rack (None: outside the cluster) and the same replication. `plain`: no node is
-    excluded."""
+    excluded.
+    """
 
     rack: str | None
     replication: int
@@ -44,7 +45,8 @@ _Listed = tuple[int, int, PendingSet]
 
 class WaitingOrder:
     """Sets by name, for ExpressPolicy. Sets without waiting chunks are not listed but count as unfinished
-    bytes."""
+    bytes.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -83,7 +85,8 @@ class WaitingOrder:
 
     def walk(self, less: Mapping[str | None, int]) -> Walk:
         """Iterate over the waiting sets, smallest value first, where the values of a rack are reduced by `less`.
-        Sets must not be put or removed during the walk."""
+        Sets must not be put or removed during the walk.
+        """
         return Walk(self._lists, less)
 
 

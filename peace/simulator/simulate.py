@@ -56,7 +56,8 @@ def simulate(
     completion_delay_s: float = 0.02,
 ) -> dict[str, WriteSetTimes]:
     """Run until all sets are written; return their times by name. It is asserted that the policy does not stop
-    granting while chunks wait and none are in flight."""
+    granting while chunks wait and none are in flight.
+    """
     return _Simulation(topology, policy, arrivals, client, completion_delay_s).run()
 
 

@@ -105,19 +105,19 @@ NodePort = Annotated[
 
 
 def trace_options(to: str | None, share: float) -> TraceOptions | None:
-    """The options of traces, if there are to be any."""
+    """Return the options of traces; None if there are to be no traces."""
     return None if to is None else TraceOptions(to, share)
 
 
 def tls_files_of(certificate: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
-    """Raises StartupError for some that are given without the others."""
+    """Return the files of TLS. Raises StartupError if some of them are missing."""
     from peacefs.runtime.tls import tls_files
 
     return tls_files(certificate, key, ca)
 
 
 def allowed_hosts(names: list[str] | None) -> tuple[str, ...]:
-    """The names of --allowed-host. Raises BadParameter for what is no name of a host."""
+    """Return the names of --allowed-host. Raises BadParameter for an impossible name."""
     for name in names or ():
         if not is_host_name(name):
             raise typer.BadParameter(

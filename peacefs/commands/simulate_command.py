@@ -38,8 +38,11 @@ class SimulateOptions:
 
 
 def run_simulate(options: SimulateOptions) -> None:
-    """Raises BadParameter for a scenario or policy that there is none of, and Unsupported, before anything is
-    simulated, where an extra is missing."""
+    """Simulate a scenario and print the result.
+
+    Raises BadParameter for an unknown scenario or policy, and Unsupported if an extra is missing, before anything
+    is simulated.
+    """
     _check("scenario", [options.scenario], SCENARIOS)
     _check("policy", options.policies, POLICIES)
     if options.picture is not None:

@@ -19,7 +19,7 @@ spark = typer.Typer(
 
 @spark.callback()
 def _group() -> None:
-    """A group, although it has one command."""
+    """Make this a group, although it has one command."""
 
 
 @spark.command()

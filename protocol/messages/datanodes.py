@@ -30,7 +30,8 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
 
 class DiskReport(msgspec.Struct, frozen=True, array_like=True):
     """A datanode's disk. `state` is a value of DiskState, or "full"; `fault` is empty unless the disk has
-    failed."""
+    failed.
+    """
 
     directory: str
     state: str

@@ -113,7 +113,8 @@ class FlushFile(TracedMessage, frozen=True):
 
 class Flushed(Message, frozen=True):
     """`length` bytes of the file are durable. The writer continues with `token` and `allocated`, if it was
-    placed."""
+    placed.
+    """
 
     token: str
     length: int
@@ -134,7 +135,8 @@ class FlushUploads(TracedMessage, frozen=True):
 
 class UploadsFlushed(Message, frozen=True):
     """The uploads were flushed, except those in `missing`: they have not begun, have ended, or must appear
-    whole."""
+    whole.
+    """
 
     missing: list[str]
 

@@ -1,5 +1,6 @@
 """Scheduling of writes: writers state their chunks, and the coordinator grants them one by one. See decision
-14."""
+14.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class GrantedChunk(msgspec.Struct, frozen=True, array_like=True):
 
 class Scheduled(Message, frozen=True):
     """The unused grants of a write set, the number of waiting chunks, and the expected time in seconds until the
-    next grant."""
+    next grant.
+    """
 
     grants: list[GrantedChunk]
     waiting: int

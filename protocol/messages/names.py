@@ -88,7 +88,8 @@ class TreeSums(Message, frozen=True):
 
 class QuotaSums(Message, frozen=True):
     """The quotas of a directory (-1: none) and their use: `names` includes its own, `space` counts every
-    replica."""
+    replica.
+    """
 
     names: int
     names_quota: int

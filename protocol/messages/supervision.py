@@ -12,7 +12,8 @@ LOGS_SINCE = 6
 
 class AgentCommand(msgspec.Struct, frozen=True):
     """A command that an agent may start: for which users besides superusers, and whether they may add
-    arguments."""
+    arguments.
+    """
 
     name: str
     users: list[str]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class CopiedTree:
     """The contents of a copy. `space_consumed` counts the bytes of all replicas, which are shared with the
-    original."""
+    original.
+    """
 
     directories: int
     files: int

@@ -96,7 +96,8 @@ class ClusterFindings(msgspec.Struct, frozen=True):
 
 class FsckPage(msgspec.Struct, frozen=True):
     """A part of an inspection. Pass `after` to get the next page; it is None on the last page, which has
-    `cluster`."""
+    `cluster`.
+    """
 
     files: list[FileFindings]
     tally: Tally

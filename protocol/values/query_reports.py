@@ -26,7 +26,8 @@ class QueryState(StrEnum):
 
 class BatchReport(msgspec.Struct, frozen=True):
     """The last completed batch. Durations are in ms and have Spark's names; `state_ms` is a mean over state
-    stores."""
+    stores.
+    """
 
     batch: int
     rows: int

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class QueuedSet:
     """A write set with waiting chunks. `link` is the datanode whose gateway writes, None for a native client;
-    `root` is the checkpoint root derived from the path; `age_s` is the age by which the policy orders sets."""
+    `root` is the checkpoint root derived from the path; `age_s` is the age by which the policy orders sets.
+    """
 
     write_set: str
     link: str | None
@@ -29,7 +30,8 @@ class QueuedSet:
 @dataclass(frozen=True)
 class ShownGrant:
     """A grant, identified by (epoch, number); number 0 means that it was given before this coordinator started.
-    While a grant is `idle` its writer has stalled, and its capacity is used for others."""
+    While a grant is `idle` its writer has stalled, and its capacity is used for others.
+    """
 
     epoch: int
     number: int
@@ -59,7 +61,8 @@ class WaitingTimes:
 @dataclass(frozen=True)
 class CheckpointReads:
     """Readers of checkpoints: their number, chunks being read and waiting, reads per datanode, and the number of
-    grants since the start (`leaves_total`)."""
+    grants since the start (`leaves_total`).
+    """
 
     readers: int
     chunks_read: int
@@ -72,7 +75,8 @@ class CheckpointReads:
 @dataclass(frozen=True)
 class Schedule:
     """The state of the scheduling service. `queue` and `grants` contain only the oldest ones. The fast lane's
-    totals count chunks that were too small to wait, published since the start."""
+    totals count chunks that were too small to wait, published since the start.
+    """
 
     policy: str
     epoch: int

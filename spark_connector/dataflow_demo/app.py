@@ -121,7 +121,7 @@ class _DataflowDemo:
         self._seen = _Seen()
 
     def run(self) -> Report:
-        """Raises QueryFailed, having shown the driver's last words."""
+        """Run the demo. Raises QueryFailed after showing the driver's last words."""
         began_s = time.monotonic()
         step = self._screen.step
         step("input", f"{self._log.description}, {self._options.lines:,} lines of it and its repetitions")

@@ -86,7 +86,7 @@ class AgentOptions:
 
 
 def run(options: AgentOptions) -> None:
-    """Serves until it is told to stop. Raises StartupError when it cannot start."""
+    """Serve until told to stop. Raises StartupError."""
     log_to_stderr("agent", options.log)
     hide_memory()
     listed = read_command_list(options.commands)

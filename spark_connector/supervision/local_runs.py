@@ -75,7 +75,7 @@ class LocalRuns:
         return [*running, *self._ended.values()]
 
     def encourage(self) -> None:
-        """The coordinator knows of them: they may go on."""
+        """Let the runs go on, because the coordinator knows of them."""
         for process in self._running.values():
             process.encourage()
 

@@ -48,7 +48,7 @@ def test_mode_that_is_none_is_refused(text: str) -> None:
 
 @pytest.fixture
 def run(shared_cluster: LocalCluster) -> Callable[..., tuple[int, str]]:
-    """Runs a command as a user; its exit status and stderr."""
+    """Run a command as a user. Return its exit status and stderr."""
 
     def run(user: str, *arguments: str) -> tuple[int, str]:
         environment = {"PEACEFS_COORDINATOR": shared_cluster.http_address, "HADOOP_USER_NAME": user}

@@ -41,7 +41,7 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture
 def run(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in this process; the user is alice, the working directory a new one."""
+    """Run a command in this process as alice, in a new working directory."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, stdin: bytes = b"", **changes: str) -> Outcome:
@@ -57,7 +57,7 @@ def run(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def run_process(environment: dict[str, str], tmp_path: Path) -> Run:
-    """The same in a process of its own, as users run it."""
+    """Return the same in a process of its own, as users run it."""
 
     def run(*arguments: str, stdin: bytes = b"", **changes: str) -> Outcome:
         done = subprocess.run(

@@ -16,7 +16,7 @@ from peacefs.protocol.errors import PeerRefused
 
 
 def api_answered_with(reply: dict[str, Any]) -> CoordinatorApi:
-    """A client whose coordinator answers everything so."""
+    """Return a client whose coordinator answers everything so."""
     http = CoordinatorHttp(
         CoordinatorAddress("c.example", 9870),
         RetryPolicy(sleep=lambda _s: None),

@@ -92,7 +92,7 @@ def test_doctor_finds_a_running_cluster_well_and_names_what_is_then_harmed(
 
 @contextmanager
 def _stranger() -> Iterator[int]:
-    """A web server of somebody else."""
+    """Yield a web server of somebody else."""
 
     class Greeting(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

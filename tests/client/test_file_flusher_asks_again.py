@@ -12,7 +12,7 @@ from peacefs.runtime import effects as fx
 
 
 def play(steps, answers):
-    """Runs a participant; its calls get these answers in turn, errors are raised. Return what it asked."""
+    """Run a participant; its calls get these answers in turn, errors are raised. Return what it asked."""
     asked: list[Message] = []
     result = None
     try:

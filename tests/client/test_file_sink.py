@@ -21,7 +21,7 @@ CREATED = Created("file-token", Allocated(1, 2, [Hop("n1", "127.0.0.1", 1)], "ch
 
 
 def sink_on(fault: BaseException) -> FileSink:
-    """A file on a cluster whose datanode refuses connections and whose coordinator then says `fault`."""
+    """Return a file on a cluster whose datanode refuses connections and whose coordinator then says `fault`."""
 
     def call(_message: Message, _timeout_s: float) -> Message:
         raise fault

@@ -64,7 +64,7 @@ class Fsck:
 
 
 def replica_files(cluster: LocalCluster, data: bytes) -> list[Path]:
-    """The files on the datanodes' disks that hold `data`."""
+    """Return the files on the datanodes' disks that hold `data`."""
     return [
         path
         for member in cluster.datanodes

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def dead() -> Iterator[str]:
-    """An address at which nobody answers; nobody else can take it meanwhile."""
+    """Yield an address at which nobody answers; nobody else can take it meanwhile."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"

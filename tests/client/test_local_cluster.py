@@ -128,7 +128,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 
 def members_of(process: subprocess.Popen[str]) -> list[int]:
-    """The processes that it has started, by their logs."""
+    """Return the processes that it has started, by their logs."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return [int(pid) for pid in children if log_of(pid).parent.name == "logs"]
 
@@ -181,7 +181,7 @@ class Up:
         self.agents = self.line()
 
     def line(self) -> str:
-        """The next line, without what all of its lines begin with."""
+        """Return the next line, without what all of its lines begin with."""
         assert self.process.stderr is not None
         while b"\n" not in self._unread:
             assert select.select([self.process.stderr], [], [], PATIENCE_S)[0], f"no line within {PATIENCE_S} s"
@@ -192,7 +192,7 @@ class Up:
         return line.decode().removeprefix("peacefs: up: ")
 
     def pid_of(self, member: str) -> int:
-        """The process that writes this member's log; while it is just being started there is none."""
+        """Return the process that writes this member's log; while it is just being started there is none."""
         return next((pid for pid in members_of(self.process) if log_of(pid).stem == member), 0)
 
 

@@ -21,7 +21,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(shared_cluster: LocalCluster) -> Run:
-    """Runs a command as a user; its exit status, stdout and stderr."""
+    """Run a command as a user. Return its exit status, stdout and stderr."""
 
     def run(user: str, *arguments: str) -> tuple[int, str, str]:
         environment = {"PEACEFS_COORDINATOR": shared_cluster.http_address, "HADOOP_USER_NAME": user}

@@ -52,7 +52,7 @@ class WebHdfsReader:
 
 @pytest.fixture(params=["client", "webhdfs"])
 def read(request: pytest.FixtureRequest, shared_cluster: LocalCluster) -> Iterator[Read]:
-    """A reader with connections of its own."""
+    """Yield a reader with connections of its own."""
     if request.param == "client":
         with PeaceFileSystem(shared_cluster.http_address, user="alice") as files:
             yield files.read
@@ -64,7 +64,7 @@ def read(request: pytest.FixtureRequest, shared_cluster: LocalCluster) -> Iterat
 
 @contextmanager
 def running(work: Callable[[], None]) -> Iterator[None]:
-    """Does `work` over and over on a thread of its own; what it raises is raised here in the end."""
+    """Do `work` over and over on a thread of its own; what it raises is raised here in the end."""
     stop, faults = threading.Event(), []
 
     def loop() -> None:
@@ -102,7 +102,7 @@ class Versions:
         self.done = self.begun
 
     def judge(self, content: bytes, oldest: int, length: int) -> str:
-        """The verdict on what a reader got that began to read when `oldest` was acknowledged."""
+        """Return the verdict on what a reader got that began to read when `oldest` was acknowledged."""
         newest = self.begun
         line, _newline, _rest = content.partition(b"\n")
         number = int(line.removeprefix(b"version ") or 0)

@@ -19,7 +19,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(shared_cluster: LocalCluster) -> Run:
-    """Runs a command as a user; its exit status, stdout and stderr."""
+    """Run a command as a user. Return its exit status, stdout and stderr."""
 
     def run(user: str, *arguments: str) -> tuple[int, str, str]:
         environment = {"PEACEFS_COORDINATOR": shared_cluster.http_address, "HADOOP_USER_NAME": user}
@@ -31,7 +31,7 @@ def run(shared_cluster: LocalCluster) -> Run:
 
 @pytest.fixture
 def place(shared_cluster: LocalCluster, home: str) -> str:
-    """A directory of alice's that allows snapshots."""
+    """Return a directory of alice's that allows snapshots."""
     with PeaceFileSystem(shared_cluster.http_address, user=getpass.getuser()) as superusers:
         superusers.snapshots.allow(home)
     return home

@@ -48,7 +48,7 @@ def bob(address: str) -> Iterator[PeaceFileSystem]:
 
 
 def opened_url(address: str, path: str, user: str) -> str:
-    """The second URL of an OPEN."""
+    """Return the second URL of an OPEN."""
     url = f"{address}/webhdfs/v1{quote(path)}?op=OPEN&user.name={user}"
     answer = httpx.get(url, follow_redirects=False)
     assert answer.status_code == 307, answer.text
@@ -109,7 +109,7 @@ def test_an_old_url_is_good_while_the_rights_are_there(address: str, shared: Pea
 
 
 def slowly(url: str, between: Callable[[], None], seconds: float) -> bytes:
-    """The body, taken in small bites over so long; `between` is called after the first."""
+    """Return the body, taken in small bites over so long; `between` is called after the first."""
     asked = urlsplit(url)
     with socket.create_connection((asked.hostname, asked.port)) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)

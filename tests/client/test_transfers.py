@@ -66,7 +66,7 @@ def stored(files: PeaceFileSystem, top: str) -> dict[str, bytes]:
 
 
 def told(done: subprocess.CompletedProcess[bytes]) -> tuple[dict[str, str], dict[str, Any]]:
-    """The outcome of each file, by its last two names, and the summary."""
+    """Return the outcome of each file, by its last two names, and the summary."""
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     outcomes = {"/".join(line["source"].split("/")[-2:]): line["outcome"] for line in lines[:-1]}
     assert lines[-1]["type"] == "summary" and len(outcomes) == len(lines) - 1

@@ -33,7 +33,7 @@ def running_peacefs(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def running_hdfs(toolchain: Toolchain, directory: Path) -> Iterator[str]:
-    """The same of HDFS. Raises RuntimeError when it does not start."""
+    """Yield the same of HDFS. Raises RuntimeError when it does not start."""
     command = toolchain.command("contract.HdfsPeer", [str(directory)], {}, log="hdfs")
     errors = toolchain.build / "hdfs.err"
     with (

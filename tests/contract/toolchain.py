@@ -34,7 +34,7 @@ class Toolchain:
         self._classpath = ""
 
     def prepare(self) -> None:
-        """Raises CalledProcessError, with what Maven or the compiler said on stderr."""
+        """Raise CalledProcessError, with what Maven or the compiler said on stderr."""
         classes, listed = self.build / "classes", self.build / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={listed}"]
         self._run([self._tools["mvn"], "--batch-mode", "--quiet", "--file", str(_HERE / "pom.xml"), *goal])

@@ -70,7 +70,7 @@ class BalancedPlay(Play):
         return run.phase
 
     def tick(self) -> list[ReplicaCopy]:
-        """A quarter of a second in which nothing is obeyed; what is ordered to be copied."""
+        """Return a quarter of a second in which nothing is obeyed; what is ordered to be copied."""
         self.now_s += 0.25
         self.cluster.balancer.renew(self.now_s, "run")
         ticked = self.cluster.tick(self.now_s, Garbage())

@@ -43,7 +43,7 @@ def busy(play: Play) -> Play:
 
 
 def chosen(play: Play, replication: int = 3) -> set[str]:
-    """A chunk is placed, and written at once."""
+    """Place a chunk, and write it at once."""
     chunk = next(_chunks)
     nodes = play.cluster.place(play.now_s, chunk, None, replication, frozenset(), 60.0)
     play.cluster.write_ended(chunk)

@@ -22,7 +22,7 @@ def play() -> Play:
 
 
 def holds(play: Play, node: str, replica: Replica = HELD) -> list[tuple[str, list[Replica]]]:
-    """A datanode tells of a replica; which ones are to be deleted then."""
+    """Report a replica of a datanode. Return the replicas to delete."""
     orders = play.cluster.heartbeat(play.now_s, node, Heartbeat(play.cluster.members.all()[0].usage, [replica]))
     return [(order.node, order.message.replicas) for order in orders if isinstance(order.message, DeleteChunks)]
 

@@ -1,5 +1,6 @@
 """A producer that stalls holds nobody up: its chain goes on, and others have its room until it makes use of
-it."""
+it.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ FILE = 77
 
 @pytest.fixture
 def leases() -> Leases:
-    """The leases of a coordinator that has been up for long at time 0."""
+    """Return the leases of a coordinator that has been up for long at time 0."""
     return Leases(-1000.0)
 
 

@@ -37,7 +37,7 @@ class Viewer:
             self._came.put_nowait(message["body"])
 
     async def next(self) -> str:
-        """The name and data of the next event; lines that keep the stream alive have none."""
+        """Return the name and data of the next event; lines that keep the stream alive have none."""
         event = (await asyncio.wait_for(self._came.get(), _PATIENCE_S)).decode()
         return event.removeprefix("event: ").replace("\ndata: ", " ").strip()
 

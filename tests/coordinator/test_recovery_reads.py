@@ -1,5 +1,6 @@
 """Readers of checkpoints share datanodes: two at each over all clients, one where chunks are written, no one
-starves."""
+starves.
+"""
 
 from __future__ import annotations
 

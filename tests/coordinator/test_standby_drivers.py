@@ -64,7 +64,7 @@ class Play:
             self.tick()
 
     def with_ready_standby(self, agents: str = "ab") -> StandbyRun:
-        """The query runs on "a" and its standby, on the last of the agents, is ready."""
+        """Run the query on "a". Its standby, on the last of the agents, is ready."""
         self.say("a")
         self.later(supervised_standby_after_s, *agents)
         assert self.standby is not None

@@ -79,7 +79,8 @@ def seconds_until_all_is_granted(crowd: Crowd, limit_s: float) -> float:
 
 def test_express_serves_the_largest_set_within_its_bound() -> None:
     """Nobody who comes after the first term passes it; then it gets a chunk in every patience and chunk's time,
-    after those that came before."""
+    after those that came before.
+    """
     crowd = Crowd("express")
     passable_s = LARGE_CHUNKS * LARGE_BYTES / AGE_BYTES_S + BEGUN_S
     turns = crowd.ahead + 4 + LARGE_CHUNKS

@@ -51,7 +51,7 @@ class Play:
                 self.core.begun(self.now_s, record.name, f"1-{self.begun}", f"/there/{self.begun}")
 
     def run(self, name: str = "logins", agent: str = "a") -> RunReport:
-        """The query is registered, and runs; as its agent tells of it."""
+        """Register the query, and run it. Return the report of its agent."""
         self.core.heard(self.now_s, beat(agent))
         self.core.register(self.now_s, query(name))
         self.tick()

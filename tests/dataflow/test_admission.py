@@ -38,7 +38,7 @@ def network_of(kind: OperatorClass) -> Network:
 
 
 def counting() -> Network:
-    """A function of which nobody has said which rows its state depends on."""
+    """Return a function of which nobody has said which rows its state depends on."""
     query = Query("counting")
     query.source("in", SCHEMA, time="at").process(lambda rows, state: rows, name="counter").sink("out")
     return query.network()

@@ -96,7 +96,7 @@ QUERIES: dict[str, Callable[[], Windows]] = {
 
 
 def cec() -> CEC:
-    """Commits and checks so often that every step of them is met."""
+    """Commit and check so often that every step of them is met."""
     return CEC(Targets(extent=1.0, replay_rows=6), interval_s=0.005, period_s=0.02, commit_s=0.02)
 
 

@@ -57,7 +57,7 @@ def rows_of(kind: pa.DataType, values: list[Any], keys: list[Any], key_type: pa.
 
 
 def sliding(stream: Stream, *functions: Any) -> Stream:
-    """Some windows have all rows, and are merged from several panes."""
+    """Return some windows have all rows, and are merged from several panes."""
     return stream.key_by("key").window("40s", every="10s").aggregate(F.count(), *functions)
 
 

@@ -20,7 +20,7 @@ _TOKEN, _ADDRESS = "a" * 32, "127.0.0.1:4000"
 
 
 def expected(name: bytes, token: str, address: str, beats: int) -> bytes:
-    """The greeting as the head of `greeting.py` describes it."""
+    """Return the greeting as the head of `greeting.py` describes it."""
     said = b"peacefs dataflow greeting\0\x01" + bytes((beats, 0)) + address.encode() + b"\0" + name
     return b"dg\x01" + bytes((beats, len(name))) + hmac.new(token.encode(), said, hashlib.sha256).digest() + name
 

@@ -230,7 +230,7 @@ def test_sort_puts_rows_in_order_and_leaves_out_what_is_too_late() -> None:
 
 
 def resampled(rows: Sequence[Row], every: int, line: bool) -> list[Row]:
-    """The definition of resample, row by row."""
+    """Return the definition of resample, row by row."""
     last: dict[Any, tuple[int, Any]] = {}
     shown: list[Row] = []
     for key, at, value in rows:

@@ -79,7 +79,7 @@ class Drivers:
 
 
 def expected_rows() -> list[list[str | int]]:
-    """What a model in plain Python makes of the same input."""
+    """Return what a model in plain Python makes of the same input."""
     rows = [row for batch in input_rows(1, batches=_BATCHES, size=4) for row in batch.to_pylist()]
     made = sums_and_minima(((row["key"], row["value"]) for row in rows), size=3, every=2)
     return [list(row) for row in made]

@@ -172,7 +172,7 @@ def test_memory_is_bounded_while_a_consumer_is_away() -> None:
 
 
 def _kept_for_ever(*units: str) -> tuple[Network, Rows]:
-    """A key that says nothing again: resample needs its last row for ever."""
+    """Return a key that says nothing again: resample needs its last row for ever."""
     query = Query("first")
     stream = query.source("in", repeatable().network.sources[0].type.schema, time="at")
     for unit in units:

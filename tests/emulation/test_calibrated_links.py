@@ -1,5 +1,6 @@
 """`calibrate` finds what a link carries, also in a short run: what it takes to fill pipelines does not count for
-much."""
+much.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Door:
 
 
 def connect(door: Door) -> socket.socket:
-    """A connection without TLS."""
+    """Return a connection without TLS."""
     if door.port is not None:
         return socket.create_connection((door.host, door.port), timeout=_PATIENCE_S)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -93,7 +93,7 @@ def _pieces(data: bytes, rng: random.Random) -> list[bytes]:
 def shake_hands(
     connection: socket.socket, door: Door, role: str, signer: Signer | None
 ) -> Callable[[bytes], bytes] | None:
-    """The handshake of a client, or of a service that knows the secret; None where it is not let in.
+    """Return the handshake of a client, or of a service that knows the secret; None where it is not let in.
 
     Gives what makes of bytes those that the other side takes: sealed, if it takes no others.
     """

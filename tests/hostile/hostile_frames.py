@@ -24,7 +24,7 @@ _FLOATS = (0.0, -1.0, 1e308, float("inf"), float("-inf"), float("nan"), 1e-308)
 
 
 def hostile_message(rng: random.Random) -> Message:
-    """A message of a random kind that decodes, whose fields hold what nobody would put there."""
+    """Return a message of a random kind that decodes, whose fields hold what nobody would put there."""
     value: Message = _value(msgspec.inspect.type_info(rng.choice(KINDS)), rng, 0)
     return value
 
@@ -65,13 +65,13 @@ def _value(kind: Any, rng: random.Random, depth: int) -> Any:
 
 
 def whole(rng: random.Random) -> bytes:
-    """A frame that decodes, with a payload at times."""
+    """Return a frame that decodes, with a payload at times."""
     payload = rng.randbytes(rng.choice((0, 0, 1, 100, 70_000)))
     return encode(hostile_message(rng), len(payload), tag=rng.choice((0, 1, 2**32 - 1))) + payload
 
 
 def announced(rng: random.Random) -> bytes:
-    """A prefix that speaks of lengths which never come, or of none of ours."""
+    """Return a prefix that speaks of lengths which never come, or of none of ours."""
     lengths = (0, 1, 4096, 4097, 2**20, 2**24, 2**24 + 1, 2**31, 2**32 - 1)
     prefix = struct.pack(
         ">2sBBIII", b"pf", rng.choice((0, 1, 1, 1, 2, 255)), 0, 0, rng.choice(lengths), rng.choice(lengths)
@@ -81,7 +81,7 @@ def announced(rng: random.Random) -> bytes:
 
 
 def nonsense(rng: random.Random) -> bytes:
-    """A message that is no MessagePack, or of no kind, under a checksum that is right."""
+    """Return a message that is no MessagePack, or of no kind, under a checksum that is right."""
     body = rng.choice(
         (
             b"",
@@ -101,7 +101,7 @@ def nonsense(rng: random.Random) -> bytes:
 
 
 def damaged(rng: random.Random) -> bytes:
-    """A frame with some bits flipped, or cut, or with something between."""
+    """Return a frame with some bits flipped, or cut, or with something between."""
     data = bytearray(whole(rng))
     match rng.randrange(3):
         case 0:

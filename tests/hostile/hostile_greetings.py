@@ -14,19 +14,19 @@ _KINDS = 40
 
 
 def _units_frame(kind: int, head: bytes, rows: bytes = b"") -> bytes:
-    """A message between nodes of units, whole and with its checksum."""
+    """Return a message between nodes of units, whole and with its checksum."""
     start = struct.pack(">2sBBII", b"df", 1, kind, len(head), len(rows))
     return start + crc32c(rows, crc32c(head, crc32c(start))).to_bytes(4, "big") + head + rows
 
 
 def _ring_frame(kind: int, body: bytes) -> bytes:
-    """A message between nodes of a ring, whole and with its checksum."""
+    """Return a message between nodes of a ring, whole and with its checksum."""
     start = struct.pack(">2sBBI", b"pr", 1, kind, len(body))
     return start + crc32c(body, crc32c(start)).to_bytes(4, "big") + body
 
 
 def _empty_stream() -> bytes:
-    """An Arrow stream with a schema and no batch."""
+    """Return an Arrow stream with a schema and no batch."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, pa.schema([("key", pa.string())])):
         pass
@@ -53,7 +53,7 @@ def empty_streams(rng: random.Random) -> bytes:
 
 
 def announced(rng: random.Random) -> bytes:
-    """The beginning of a message that would be long."""
+    """Return the beginning of a message that would be long."""
     length = rng.choice((0, 1, 1 << 20, (1 << 20) + 1, 256 << 20, (256 << 20) + 1, 2**32 - 1))
     start = rng.choice(
         (
@@ -65,7 +65,7 @@ def announced(rng: random.Random) -> bytes:
 
 
 def greeting_alike(rng: random.Random) -> bytes:
-    """The form of a greeting, with a code that nobody who knows the token has made; whole, or cut."""
+    """Return the form of a greeting, with a code that nobody who knows the token has made; whole, or cut."""
     name = rng.choice((b"node-1", b"edge", b"", b"\xff\xfe" * 20, "\u65e5".encode(), rng.randbytes(255)))
     head = struct.pack(">2sBBB", b"dg", rng.choice((1, 1, 1, 0, 2)), rng.choice((0, 1, 2, 255)), len(name))
     made = head + rng.randbytes(32) + name + rng.randbytes(rng.choice((0, 0, 5000)))

@@ -30,7 +30,7 @@ _DOORS = ("coordinator HTTP", "coordinator nodes", "datanode HTTP", "datanode da
 
 
 def play(seed: int, what: str, times: int, each: Callable[[random.Random], object]) -> None:
-    """Does it many times, by some at once; each time has a seed of its own that follows from the first."""
+    """Do it many times, by some at once; each time has a seed of its own that follows from the first."""
     print(f"{what}: seed {seed}")
     with ThreadPoolExecutor(_THREADS) as pool:
         for _ in pool.map(lambda number: each(random.Random(f"{seed} {what} {number}")), range(times)):

@@ -47,7 +47,7 @@ class Watch:
         self._before = {member.name: Held.by(member) for member in cluster.members}
 
     def check(self) -> None:
-        """Raises AssertionError for a service that is worse off."""
+        """Raise AssertionError for a service that is worse off."""
         self._serve(b"after")
         for member in self._cluster.members:
             assert member.alive, member.end

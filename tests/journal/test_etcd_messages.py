@@ -104,7 +104,7 @@ def test_requests_to_etcd_are_read_as_they_were_meant(sent: tuple[str, Message])
 
 @st.composite
 def _answers(draw: st.DrawFn, name: str = "") -> Any:
-    """An answer as etcd may give it, with fields that we do not know."""
+    """Return an answer as etcd may give it, with fields that we do not know."""
     answer = MESSAGES[name or draw(st.sampled_from(sorted(_ANSWERS)))]()
     for field in answer.DESCRIPTOR.fields:
         if not draw(st.booleans()):

@@ -44,7 +44,7 @@ def names(metadata: Metadata) -> list[str]:
 
 
 def fate_of(fates: deque[Mishap], call: str) -> Mishap:
-    """The next of these for an append, none for all else."""
+    """Return the next of these for an append, none for all else."""
     return fates.popleft() if call == "append" and fates else Mishap.NONE
 
 

@@ -22,7 +22,7 @@ from peacefs.protocol.new_file import NewFile
 
 
 async def work(commits: Commits, epoch: int, worker: int) -> None:
-    """Creates, renames and deletes in turn. A line is what must be so from then on: + is there, - is not."""
+    """Create, renames and deletes in turn. A line is what must be so from then on: + is there, - is not."""
     for number in range(1 << 30):
         temporary, final = f"/{epoch}/{worker}/.{number}.tmp", f"/{epoch}/{worker}/{number}"
         chunk = WrittenChunk(first_of_epoch(epoch) | worker << 30 | number, 1, 100, 7, [Receipt("node", b"")])

@@ -89,7 +89,7 @@ class Space:
             run_now(self.metadata, lambda tx: tx.end_count(directory, at_tx))
 
     def sql(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Looks at, or alters, the tables themselves."""
+        """Look at, or alters, the tables themselves."""
         is_look = statement.lstrip().startswith("SELECT")
         rows: list[tuple[Any, ...]] = self.metadata.imaged().execute(statement, values).fetchall()
         if not is_look:
@@ -135,7 +135,7 @@ class Space:
         )
 
     def take_lease(self, path: str, holder: str = "ann") -> tuple[Lease, Inode]:
-        """A lease with a number of its own, and the file that it is of."""
+        """Return a lease with a number of its own, and the file that it is of."""
         parsed, lease = parse_path(path), Lease(next(self._numbers), holder)
         inode = namespace.check_append(self.reader, parsed).inode
         return lease, self.commit(lambda tx: namespace.take_lease(tx, parsed, inode, lease))
@@ -203,12 +203,12 @@ class Space:
             raise
 
     def pieces(self, path: str) -> list[tuple[int, int]]:
-        """The chunks of a file, and how much of each belongs to it; now or in a snapshot."""
+        """Return the chunks of a file, and how much of each belongs to it; now or in a snapshot."""
         layout = namespace.layout(self.locate(path).reader, self.status(path).inode)
         return [(chunk.chunk, chunk.length) for chunk in layout]
 
     def reclaim(self, limit: int = 1000) -> list[ChunkRecord]:
-        """Takes apart all that is queued, in steps of `limit`."""
+        """Take apart all that is queued, in steps of `limit`."""
         freed: list[ChunkRecord] = []
         more = True
         while more:
@@ -276,7 +276,7 @@ def space_in_memory() -> Space:
 
 @pytest.fixture(params=["alone", "journal"])
 def space(request: pytest.FixtureRequest) -> Iterator[Space]:
-    """A store with a journal, whose standby must end with the same rows; and one alone, with tiny caches."""
+    """Yield a store with a journal, whose standby must end with the same rows; and one alone, with tiny caches."""
     if request.param == "alone":
         made = space_in_memory()
         forget_all_the_time(made.metadata)

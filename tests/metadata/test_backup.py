@@ -27,7 +27,7 @@ def quiet(_done: int, _total: int) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A closed store with some files."""
+    """Return a closed store with some files."""
     (tmp_path / "coordinator").mkdir()
     path = tmp_path / "coordinator" / "metadata.sqlite"
     metadata = open_store(path, owner="root")

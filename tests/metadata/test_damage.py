@@ -56,7 +56,7 @@ def seed() -> int:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, Model]:
-    """A store that was closed, an earlier state of its file, and what must be in it."""
+    """Return a store that was closed, an earlier state of its file, and what must be in it."""
     path = tmp_path_factory.mktemp("written") / "metadata.sqlite"
     model: Model = {}
     metadata = open_store(path, owner="root")

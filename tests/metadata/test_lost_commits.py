@@ -72,7 +72,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
 
 
 def assert_refused(store: Path) -> str:
-    """A start says what is missing and what to do, and leaves all as it is; so does the next."""
+    """Check that a start reports what is missing, and changes nothing; so does the next."""
     before = image_of(store)
     for _ in range(2):
         with pytest.raises(StartupError, match="has lost changes that were acknowledged") as refused:

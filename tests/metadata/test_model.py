@@ -32,7 +32,7 @@ def text(names: Names) -> str:
 
 
 def outcome(operation: Callable[[], Any]) -> Any:
-    """The answer, or the class of the error."""
+    """Return the answer, or the class of the error."""
     try:
         return operation()
     except PeacefsError as error:
@@ -205,7 +205,7 @@ class NamespaceMachine(RuleBasedStateMachine):
         return {record.chunk for record in namespace.chunk_page(self.space.reader, 0, 10_000)}
 
     def compare(self, tree: Tree, names: Names) -> TreeSummary:
-        """Holds a directory and all below it against the model's. What its summary should be, and is."""
+        """Hold a directory and all below it against the model's. What its summary should be, and is."""
         entries = self.space.list_page(text(names)).entries
         assert [entry.name for entry in entries] == sorted(tree)
         directories, files, length = 1, 0, 0

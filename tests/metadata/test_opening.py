@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def fill(path: Path, files: int = 300) -> str:
-    """A store with some files, closed. Its cluster id."""
+    """Make a store with some files, and close it. Return its cluster id."""
     metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     Space(metadata).create_many([f"/d/{number:04}" for number in range(files)])
@@ -33,7 +33,7 @@ def fill(path: Path, files: int = 300) -> str:
 
 
 def copy_as_killed(path: Path, target: Path) -> Path:
-    """A store whose last commits are still in its write-ahead log, as kill -9 leaves it."""
+    """Return a store whose last commits are still in its write-ahead log, as kill -9 leaves it."""
     metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     Space(metadata).create("/in/the/log", 10)

@@ -13,7 +13,7 @@ from .conftest import Space
 
 
 def grow(space: Space, top: str) -> list[int]:
-    """A tree with 30 files of two chunks and 11 directories below its top. The ids of its chunks."""
+    """Return a tree with 30 files of two chunks and 11 directories below its top. The ids of its chunks."""
     chunks: list[ChunkRecord] = []
     for number in range(30):
         chunks += space.create(f"{top}/{number % 5}/deep/{number}", 3, 4).added

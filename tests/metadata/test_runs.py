@@ -27,7 +27,7 @@ ROOT = "/ck/orders"
 
 
 def begin(space: Space, root: str = ROOT) -> str:
-    """A run; its location."""
+    """Begin a run. Return its location."""
     path, number = parse_path(root), first_of_epoch(3) + next(space._numbers)
     space.commit(lambda tx: runs.begin(tx, path, RecordedRun(number, "ann", "host-a", 77, space.now_ms, None)))
     return str(runs.location(path, number))

@@ -255,7 +255,7 @@ class TreeModel:
         raise Refused(SnapshotRefused)
 
     def all_snapshots(self) -> list[tuple[Names, str, Tree]]:
-        """The path of the directory, the name, and the tree of each."""
+        """Return the path of the directory, the name, and the tree of each."""
         return [
             (names, name, tree)
             for names, directory in _directories((), self.root)
@@ -294,7 +294,7 @@ def _holds(tree: Tree, directory: Tree) -> bool:
 
 
 def chunks_of(tree: Tree) -> set[int]:
-    """The chunks of all files of a tree."""
+    """Return the chunks of all files of a tree."""
     return {chunk for file in files_of(tree) for chunk, _length in file.pieces}
 
 

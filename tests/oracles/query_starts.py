@@ -192,7 +192,7 @@ class _Running:
         return self._failure is None
 
     def _read(self) -> int:
-        """The number of words that are behind the latest offsets."""
+        """Return the number of words that are behind the latest offsets."""
         offsets = (int(path.name) for path in self._offsets.glob("*") if path.name.isdigit())
         latest = max(offsets, default=None)
         if latest is None:

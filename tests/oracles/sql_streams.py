@@ -45,7 +45,7 @@ def every_row_and(value: str) -> Unary:
 
 
 def windows(size_us: int, every_us: int, aggregate: str) -> Unary:
-    """A window begins at each multiple of `every_us`; its rows are those from there to before its end."""
+    """Return windows that begin at multiples of `every_us`, each with the rows before its end."""
 
     def sql(rows: str) -> str:
         first = f"CAST(floor((t - {size_us}) / {every_us}) AS BIGINT) + 1"
@@ -71,7 +71,7 @@ def count_windows(size: int, aggregate: str) -> Unary:
 
 
 def numbered(rows: str) -> str:
-    """The rows with their numbers among those of their key, from 1."""
+    """Return the rows with their numbers among those of their key, from 1."""
     return f"(SELECT key, t, row_number() OVER {_IN_KEY} AS value FROM {rows})"
 
 

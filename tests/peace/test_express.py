@@ -255,7 +255,8 @@ def test_a_set_that_finds_no_room_lets_a_humbler_one_pass() -> None:
 
 def starve(policy: ExpressPolicy, until_s: float) -> float | None:
     """When a set of three replicas gets its first chunk, if small sets of one replica keep taking every slot
-    as soon as it is free; a chunk takes a second. None if it has got none by `until_s`."""
+    as soon as it is free; a chunk takes a second. None if it has got none by `until_s`.
+    """
     in_flight: deque[Grant] = deque()
     now_s, newcomers = 0.0, 0
     for _ in range(8):

@@ -48,7 +48,8 @@ class Draw(Random):
 
 def test_the_worked_example_of_the_paper(figure_5: Graph) -> None:
     """SVR1.1 gets SVR1.2 and, drawn from the other rack, SVR2.2. Then SVR2.1 finds no path in its rack, whose
-    only other server is full, and waits for t + 1."""
+    only other server is full, and waits for t + 1.
+    """
     both = [PathRequest("SVR1.1", 2, 1), PathRequest("SVR2.1", 2, 1)]
     plan = schedule_timestep(both, figure_5, figure_5.capacities(), TWO_REPLICAS, Draw(backwards=True))
     assert plan.paths == [(0, ["SVR1.2", "SVR2.2"])]

@@ -46,7 +46,7 @@ class FixedPolicy(Policy):
 
 
 def run(sets: dict[str, tuple[str, tuple[str, ...], int]], at_once: int = 99) -> dict[str, tuple[float, float]]:
-    """Sets as (writer, chain, chunks of 64 MB): the times of each from request and its span."""
+    """Simulate sets as (writer, chain, chunks of 64 MB). Return the times of each from request, and its span."""
     arrivals = [
         Arrival(0.0, WriteSet(name, writer, len(chain), (64 * MB,) * chunks))
         for name, (writer, chain, chunks) in sets.items()
@@ -157,7 +157,8 @@ def test_a_set_alone_takes_its_own_time() -> None:
 
 def test_the_mean_is_bounded_by_serving_the_shortest_first() -> None:
     """Two sets of one rack, 1,024 and 2,048 MB, over 125 MB/s: done after 8.192 and 24.576 s at the earliest
-    on the link; and not before 9.752 and 19.505 s at 105 MB/s each."""
+    on the link; and not before 9.752 and 19.505 s at 105 MB/s each.
+    """
     arrivals = [
         Arrival(0.0, WriteSet("long", "n00", 3, (64 * MB,) * 32)),
         Arrival(0.0, WriteSet("short", "n01", 3, (64 * MB,) * 16)),

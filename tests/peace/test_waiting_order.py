@@ -1,5 +1,6 @@
 """The order of waiting sets is kept up to date set by set; what comes of it is what sorting all of them would
-give."""
+give.
+"""
 
 from __future__ import annotations
 

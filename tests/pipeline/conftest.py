@@ -198,7 +198,7 @@ class Coordinator:
             record.clear()
 
     def verify(self, chunk: WrittenChunk) -> None:
-        """Raises AccessDenied unless every receipt is good."""
+        """Raise AccessDenied unless every receipt is good."""
         for receipt in chunk.receipts:
             self.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
 
@@ -301,14 +301,14 @@ class Cluster:
         return b"".join(pieces)
 
     def layout_on(self, *names: str) -> Layout:
-        """The layout of the file written last, with the replicas of these nodes alone, in this order."""
+        """Return the layout of the file written last, with the replicas of these nodes alone, in this order."""
         layout = self.layout()
         for chunk in layout.chunks:
             chunk.replicas[:] = [self.coordinator.nodes[name].hop for name in names]
         return layout
 
     def send_first(self, connection: Connection, allocated: Allocated, data: bytes, *, last: bool) -> None:
-        """Opens a chunk by hand, for tests that then do something that our writer would not."""
+        """Open a chunk by hand, for tests that then do something that our writer would not."""
         opening = WriteChunk(
             allocated.token,
             allocated.chunk,
@@ -373,7 +373,7 @@ def cluster(shared_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def until() -> Callable[..., None]:
-    """Waits for something that another thread brings about."""
+    """Wait for something that another thread brings about."""
     return wait_until
 
 

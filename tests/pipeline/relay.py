@@ -99,7 +99,7 @@ class Relay:
         return True
 
     def die(self) -> None:
-        """Breaks every connection and refuses new ones, as a killed process does."""
+        """Break every connection and refuses new ones, as a killed process does."""
         self.dead = True
         for end in list(self._sockets):
             _shut_down(end, socket.SHUT_RDWR)

@@ -116,7 +116,7 @@ class Owner:
 
 @pytest.fixture
 def cluster():
-    """Starts coordinators and the links to them; all end with the test."""
+    """Start coordinators and the links to them; all end with the test."""
     with contextlib.ExitStack() as stack:
 
         def start(*leads):

@@ -56,7 +56,7 @@ def met(
 
 
 def said_as(**fields: object) -> Change:
-    """Changes what a Hello or Challenge says, as far as it says such a thing."""
+    """Change what a Hello or Challenge says, as far as it says such a thing."""
 
     def change(message: Message) -> Message:
         known = {name: value for name, value in fields.items() if name in message.__struct_fields__}

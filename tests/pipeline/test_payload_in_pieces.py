@@ -50,7 +50,7 @@ def pair():
 
 @pytest.fixture
 def beside():
-    """Runs something on a thread of its own; what it raised, once it has ended."""
+    """Run something on a thread of its own; what it raised, once it has ended."""
     threads, faults = [], []
 
     def run(act):

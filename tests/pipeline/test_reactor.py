@@ -78,7 +78,7 @@ def begin(reactor):
 
 @pytest.fixture
 def pair():
-    """Makes connections past their hello, each with the socket at its other end."""
+    """Make connections past their hello, each with the socket at its other end."""
     with contextlib.ExitStack() as opened:
 
         def make():
@@ -101,7 +101,7 @@ def framed(data, offset=0):
 
 
 def echo(connection, rounds):
-    """Sends back what comes."""
+    """Send back what comes."""
     for _ in range(rounds):
         frame = yield from fx.next_request(connection, timeout_s=PATIENCE_S)
         yield from fx.send(connection, frame.message, bytes(frame.payload), timeout_s=PATIENCE_S)

@@ -65,7 +65,7 @@ class Peer:
     is_over: bool = False
 
     def go_on(self, now_s: float) -> None:
-        """Sends what is due, as far as it goes."""
+        """Send what is due, as far as it goes."""
         while self.pieces and self.due_s <= now_s:
             _pause_s, data = self.pieces[0]
             try:
@@ -131,7 +131,7 @@ def planned(number: int, random: Random, sock: socket.socket, store: dict[int, b
 
 
 def serving(connection: SocketConnection, store: ChunkStore) -> fx.Steps[None]:
-    """Takes chunks in, as a pipeline's last hop does, and answers with what has come when each is sealed."""
+    """Take chunks in, as a pipeline's last hop does, and answers with what has come when each is sealed."""
     while True:
         frame = yield from fx.next_request(connection, timeout_s=_SILENCE_S)
         content = bytes(frame.payload)

@@ -38,7 +38,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsIdentity:
 
 @pytest.fixture
 def pair(tls: TlsIdentity) -> Iterator[Callable[[], Pair]]:
-    """Makes connections past their hello, each with the `ssl` socket at its other end."""
+    """Make connections past their hello, each with the `ssl` socket at its other end."""
     with contextlib.ExitStack() as opened:
 
         def make() -> Pair:

@@ -92,7 +92,8 @@ def fired(monkeypatch):
 
 def test_a_hop_that_hangs_is_given_up_at_its_deadline_by_the_one_before_it(make_cluster, fired):
     """All at once, for they wait most of the time: the hops' deadlines lie 1.2 s apart, and who is held up for
-    longer than that by a busy machine is given up in place of the one that hangs."""
+    longer than that by a busy machine is given up in place of the one that hangs.
+    """
     deadline_s = 4.8
     hangs = list(itertools.product(["n0", "n1", "n2"], [1000, 2 * MIB]))
     clusters = [make_cluster(nodes=4, hop_timeout_s=deadline_s) for _ in hangs]

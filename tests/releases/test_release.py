@@ -23,7 +23,7 @@ _LEFT_OUT = shutil.ignore_patterns(
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of this tree, in which the next release has its section."""
+    """Return a copy of this tree, in which the next release has its section."""
     tree = tmp_path_factory.mktemp("release") / "tree"
     shutil.copytree(ROOT, tree, symlinks=True, ignore=_LEFT_OUT)
     if not any(each.version == version_of(tree) for each in sections((tree / "CHANGELOG.md").read_text())):
@@ -39,7 +39,7 @@ def run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def made(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of the files of the next release, whose wheel was tried."""
+    """Return the directory of the files of the next release, whose wheel was tried."""
     target = tmp_path_factory.mktemp("dist")
     done = run(tree, "make", "--to", str(target), "--dependencies-from-here")
     assert done.returncode == 0, done.stdout + done.stderr

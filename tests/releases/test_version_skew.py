@@ -32,7 +32,7 @@ _CLIENT = client_of_a_release.__file__
 
 @pytest.fixture(scope="module")
 def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    """The command of the release before."""
+    """Return the command of the release before."""
     cache = getattr(request.config, "cache", None)  # None with `-p no:cacheprovider`
     return previous_release(cache.mkdir("releases") if cache else tmp_path_factory.mktemp("releases"))
 

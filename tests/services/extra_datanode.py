@@ -19,7 +19,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 def extra_datanode(
     cluster: LocalCluster, directory: Path, *disks: Path, options: Sequence[str] = ()
 ) -> Iterator[Path]:
-    """Gives its log, once it has registered; at the end it must stop when it is told to."""
+    """Yield its log, once it has registered. At the end it must stop when it is told to."""
     ready, theirs = os.pipe()
     member = cluster.coordinator.readiness
     command = [

@@ -32,7 +32,7 @@ def run(cluster: LocalCluster, *options: str) -> subprocess.CompletedProcess[str
 
 
 def disks_of(files: PeaceFileSystem) -> tuple[str, list[dict[str, Any]]]:
-    """The datanode with several disks, and how those fare."""
+    """Return the datanode with several disks, and how those fare."""
     found = [each for each in files.cluster_status()["datanodes"] if len(each["disks"]) > 1]
     return (found[0]["node"], found[0]["disks"]) if found and found[0]["state"] == "alive" else ("", [])
 

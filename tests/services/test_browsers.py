@@ -167,7 +167,7 @@ def test_description_of_rest_is_a_page_that_loads_nothing_from_elsewhere(cluster
 
 
 def browse(url: str, directory: Path, *options: str) -> str:
-    """The page as it is after its scripts have run."""
+    """Return the page as it is after its scripts have run."""
     assert _CHROMIUM is not None
     command = [
         *(_CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),

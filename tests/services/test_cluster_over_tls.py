@@ -406,7 +406,7 @@ def _datanode(cluster: LocalCluster, tmp_path: Path, *options: str) -> list[str]
 
 
 def _shown(port: int, ca: Path) -> bytes:
-    """The certificate that a port shows."""
+    """Return the certificate that a port shows."""
     context = TlsIdentity(TlsFiles(ca=ca)).connector_context()
     with (
         socket.create_connection(("127.0.0.1", port), timeout=180) as wire,

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """The coordinator's, small; the datanode's is another."""
+    """Yield the coordinator's, small. The datanode's is another."""
     directory = tmp_path / "cluster"
     directory.mkdir()
     (directory / "cluster.json").write_text(json.dumps({"format": 1, "datanodes": 1}))

@@ -53,7 +53,7 @@ class Writing:
         self._wire.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
 
     def close(self) -> int:
-        """The status of the answer."""
+        """Return the status of the answer."""
         self._wire.sendall(b"0\r\n\r\n")
         return int(self._wire.recv(65536).split()[1])
 

@@ -46,7 +46,7 @@ def written_bytes(log: bytes) -> list[int]:
 
 
 def commit_heard(cluster: LocalCluster) -> int:
-    """The last commit that the datanode remembers."""
+    """Return the last commit that the datanode remembers."""
     path = cluster.directory / "datanode-1" / "commit.seen"
     return int(struct.unpack(">QI", path.read_bytes())[0]) if path.exists() else 0
 
@@ -105,7 +105,7 @@ def test_commits_lost_from_the_log_keep_the_coordinator_from_starting_until_that
 
 
 def log_free(image: dict[str, bytes], directory: Path) -> Path:
-    """The store as it was before its log."""
+    """Return the store as it was before its log."""
     path = directory / "without-its-log"
     path.write_bytes(image["metadata.sqlite"])
     return path

@@ -38,7 +38,7 @@ def umask(mask: int) -> Iterator[None]:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory that all users reach: those of pytest keep others out by themselves."""
+    """Yield a directory that all users reach: those of pytest keep others out by themselves."""
     path = Path(tempfile.mkdtemp(prefix="peacefs-modes-"))
     path.chmod(0o755)
     yield path

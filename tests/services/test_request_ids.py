@@ -25,7 +25,7 @@ _DRAWN = re.compile("[0-9a-f]{32}")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster whose processes log every request, as JSON."""
+    """Yield a cluster whose processes log every request, as JSON."""
     directory = tmp_path_factory.mktemp("logs")
     with pytest.MonkeyPatch.context() as environment:
         for service in ("COORDINATOR", "DATANODE"):

@@ -1,5 +1,6 @@
 """Clients that begin large frames and do not end them: what they hold of a service is bounded, and so is for how
-long; others are served meanwhile."""
+long; others are served meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ with PeaceFileSystem(address.http) as files:
 
 
 def commands(name: str) -> str:
-    """The counter, and little else."""
+    """Return the counter, and little else."""
     return f"""
         runs_max = 2
         [commands.count]

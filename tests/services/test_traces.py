@@ -27,7 +27,7 @@ _ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file into which all processes write their spans."""
+    """Return the file into which all processes write their spans."""
     file = tmp_path / "traces.json"
     monkeypatch.setenv("PEACEFS_TRACES", str(file))
     return file

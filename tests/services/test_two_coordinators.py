@@ -59,7 +59,7 @@ def names(address: str) -> set[str]:
 
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[Started]:
-    """A coordinator that is killed at the end if it has not ended before."""
+    """Yield a coordinator that is killed at the end if it has not ended before."""
     process, address = start(directory)
     try:
         yield process, address

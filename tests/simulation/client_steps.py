@@ -47,7 +47,7 @@ from peacefs.runtime import effects as fx
 
 
 def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:
-    """A client writes a file."""
+    """Write a file as a client."""
     yield from write_from(path, ByteStream.of(data), request_id, user)
 
 
@@ -63,7 +63,7 @@ def small_writes(name: str) -> SmallWrites:
 
 
 def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulated") -> fx.Steps[None]:
-    """A client writes a file whose bytes it knows, through a preallocated chunk if it has one."""
+    """Write a file of known bytes, through a preallocated chunk if the client has one."""
     request = NewFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
     asked = yield from small.publish_at_once(request, data)
     if asked is not None:
@@ -72,7 +72,7 @@ def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulat
 
 
 def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:
-    """The rest of it, for a client that has leave."""
+    """Yield the rest of it, for a client that has leave."""
     yield from write_file(
         created.token,
         created.allocated,
@@ -86,7 +86,7 @@ def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:
 def stated(
     path: str, data: bytes, request_id: str, user: str = "simulated", grant_client: GrantClient = GRANT_CLIENT
 ) -> fx.Steps[None]:
-    """A client states all chunks of a file up front, and writes each when it is granted."""
+    """State all chunks of a file up front, and write each when it is granted."""
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     parts = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
     grants = GrantedSet(grant_client, created.token, {index: len(part) for index, part in enumerate(parts)})
@@ -115,12 +115,12 @@ def _write_granted(
 
 
 def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.Steps[None]:
-    """A client extends a file."""
+    """Extend a file as a client."""
     yield from append_from(path, ByteStream.of(data), holder, user)
 
 
 def flusher(path: str, request_id: str, holder: str, user: str = "simulated") -> fx.Steps[FileFlusher]:
-    """A new file that its writer is to flush."""
+    """Yield a new file that its writer is to flush."""
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     return FileFlusher(
         created.token, created.allocated, CHUNK_BYTES, holder, GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S
@@ -139,7 +139,7 @@ def truncate(path: str, length: int) -> fx.Steps[None]:
 
 
 def read(path: str, user: str = "simulated") -> fx.Steps[bytes]:
-    """A client reads a file."""
+    """Read a file as a client."""
     return (yield from read_opened((yield from open_file(path, user))))
 
 
@@ -164,16 +164,16 @@ def move(source: str, target: str) -> fx.Steps[None]:
 
 
 def change(wanted: Change) -> fx.Steps[None]:
-    """A client changes the namespace."""
+    """Yield a client changes the namespace."""
     yield from fx.call(wanted, Done, timeout_s=CALL_TIMEOUT_S)
 
 
 def list_names(path: str, user: str = "simulated") -> fx.Steps[Names]:
-    """A client lists a directory."""
+    """List a directory as a client."""
     return (yield from fx.call(ListNames(path, user), Names, timeout_s=CALL_TIMEOUT_S))
 
 
 def begin_run(path: str, user: str, request_id: str) -> fx.Steps[str]:
-    """A driver becomes the one writer of a checkpoint root; where it is to write."""
+    """Yield a driver becomes the one writer of a checkpoint root; where it is to write."""
     begun = yield from fx.call(BeginRun(path, user, request_id), RunBegun, timeout_s=CALL_TIMEOUT_S)
     return begun.location

@@ -96,7 +96,7 @@ class FailoverCoordinator(SimulatedCoordinator):
     # -- what befalls it -----------------------------------------------------------------------------
 
     def _mishap(self, call: str) -> Mishap:
-        """The fate of a call to the journal."""
+        """Return the fate of a call to the journal."""
         world, network = self.world, self.world.network
         if call != "append":
             self._waited_s = 0.0

@@ -92,7 +92,7 @@ class FailoverWorld(SimulatedCluster):
         return datanode
 
     def _queue_s(self, order: Message) -> float:
-        """A datanode with much to do, now and then."""
+        """Return a datanode with much to do, now and then."""
         random = self.world.random
         return random.uniform(0.0, 6.0) if self.is_hostile and random.random() < 0.2 else 0.0
 

@@ -19,7 +19,7 @@ class Change(Message, frozen=True):
 
 
 async def make_change(files: Files, change: Change) -> None:
-    """Raises what the coordinator refuses it with."""
+    """Raise what the coordinator refuses it with."""
     path, user, asked = change.path, change.user, change.request_id
     match change.what:
         case "mkdirs":

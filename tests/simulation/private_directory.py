@@ -263,7 +263,7 @@ class PrivateDirectory:
         return True
 
     def _join(self, target: str, source: str) -> fx.Steps[bool]:
-        """Moves what one file has to the end of another, without its data."""
+        """Move what one file has to the end of another, without its data."""
         onto, moved = self.of(target), self.of(source)
         if None in onto | moved:
             return False
@@ -395,7 +395,7 @@ class PrivateDirectory:
     # -- what is found -------------------------------------------------------------------------------
 
     def check(self, name: str, user: str) -> fx.Steps[None]:
-        """Reads a file and compares; afterwards there is no doubt about it."""
+        """Read a file and compare; afterwards there is no doubt about it."""
         content = yield from self._content(f"{self.path}/{name}", user)
         self._compare(name, content, self.of(name))
         self.files[name] = {content}

@@ -35,6 +35,6 @@ def local_address(address: fx.Address) -> fx.Address:
 
 
 def port_beside(address: fx.Address) -> tuple[fx.Address, bool]:
-    """The port's address, and whether it was the local socket's that was asked for."""
+    """Return the port's address, and whether it was the local socket's that was asked for."""
     host, port = address
     return (host, abs(port)), port < 0

@@ -92,7 +92,7 @@ class SimulatedAgent:
         self.world.crash(self.node)
 
     def kill_one(self) -> bool:
-        """A driver dies by itself, if there is one."""
+        """Let a driver die, if there is one."""
         if self._running:
             self._kill(self._random.choice(sorted(self._running)), _KILLED)
         return bool(self._ended)
@@ -176,5 +176,5 @@ class SimulatedAgent:
 
 
 def batch(run: str, number: int) -> bytes:
-    """The bytes of a batch."""
+    """Return the bytes of a batch."""
     return f"{run}/{number}".encode() * 100

@@ -47,7 +47,7 @@ class SimulatedCluster:
         return self._only
 
     def add_datanode(self, copy_rate: float = copy_bytes_per_second) -> SimulatedDatanode:
-        """A new one, with nothing on it; racks by turns."""
+        """Return a new one, with nothing on it; racks by turns."""
         number = len(self.coordinator.datanodes)
         name = f"dn-{number + 1}"
         datanode = SimulatedDatanode(self.world, name, f"/rack-{number % 2}", copy_rate)

@@ -220,7 +220,7 @@ class SimulatedCoordinator:
             self.world.spawn(self.node, name, task, is_vital=True)
 
     def fail(self, fault: BaseException) -> NoReturn:
-        """The metadata can no longer be written."""
+        """Return the metadata can no longer be written."""
         raise AssertionError(f"SQLite in memory failed: {fault}")
 
     @property

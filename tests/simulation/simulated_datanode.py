@@ -219,7 +219,8 @@ class SimulatedDatanode:
 
     def order(self, order: Message, answered: Callable[[Message], None], coordinator: str = COORDINATOR) -> None:
         """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any. Then the
-        connection is found broken, in time."""
+        connection is found broken, in time.
+        """
         world, network = self.world, self.world.network
         lost = Failure(PeerUnreachable.__name__, f"the connection to {self.node.name} broke")
 

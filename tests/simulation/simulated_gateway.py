@@ -97,7 +97,7 @@ class SimulatedGateway:
         self.uploads: dict[str, SimulatedUpload] = {}
 
     def flush(self, wanted: FlushUploads) -> fx.Steps[UploadsFlushed]:
-        """The answer to the coordinator."""
+        """Yield the answer to the coordinator."""
         missing = []
         waited_s = 0.0
         for name in wanted.uploads:

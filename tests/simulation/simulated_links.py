@@ -92,7 +92,7 @@ class SimulatedLink:
     # -- what its datanode does with it --------------------------------------------------------------
 
     async def carry(self, take_in: Callable[[SimulatedLink, Message, int], None], message: Message) -> Message:
-        """A message has come: the reply to it, or the last word of a link that is closed."""
+        """Return the reply to a message, or the last word of a link that is closed."""
         tag = next(self._tags)
         if not self.is_closing():
             self.heard()

@@ -65,7 +65,7 @@ class Model:
 
 
 def busy_client(name: str, model: Model, random: Random, operations: int) -> fx.Steps[None]:
-    """Does one thing after the other to files that nobody else touches."""
+    """Do one thing after the other to files that nobody else touches."""
     small = small_writes(name)
     for number in range(operations):
         path = f"/{name}/{random.randrange(3)}"
@@ -139,7 +139,7 @@ def _move(source: str, target: str, model: Model) -> fx.Steps[None]:
 
 
 def check(path: str, model: Model) -> fx.Steps[None]:
-    """Reads a file and compares; afterwards there is no doubt about it."""
+    """Read a file and compare; afterwards there is no doubt about it."""
     try:
         content: bytes | None = yield from read(path)
     except FileNotFound:

@@ -69,7 +69,7 @@ def writer(log: Log, random: Random, records: int) -> fx.Steps[None]:
 
 
 def follower(log: Log, done: list[bool]) -> fx.Steps[int]:
-    """Opens the file again and again. How often it could read it."""
+    """Open the file again and again. How often it could read it."""
     seen = 0
     while not done:
         before = log.acknowledged

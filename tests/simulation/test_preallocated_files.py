@@ -219,7 +219,7 @@ def test_publication_is_refused_as_by_create_and_its_chunk_is_gone_soon(
 
 
 def placed_ahead(request_id: str) -> fx.Steps[Allocated]:
-    """A chunk for a request that is to come."""
+    """Yield a chunk for a request that is to come."""
     created = yield from fx.call(Create(f"/for {request_id}", f"before {request_id}"), Created)
     completed = yield from fx.call(CompleteFile(created.token, [], ahead=request_id), Completed)
     assert completed.ahead is not None
@@ -239,7 +239,7 @@ def publish(
 
 
 def in_hand(cluster: SimulatedCluster, client: Node, request_id: str, data: bytes) -> tuple[str, WrittenChunk]:
-    """A preallocated chunk that is written, and its token."""
+    """Return a preallocated chunk that is written, and its token."""
     allocated = run(cluster, client, placed_ahead(request_id))
     return allocated.token, run(cluster, client, written(allocated, data))
 

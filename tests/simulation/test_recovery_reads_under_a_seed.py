@@ -98,7 +98,7 @@ class Recoveries:
 
 
 def slowly(steps: fx.Steps[None]) -> fx.Steps[None]:
-    """A reader that takes its time with each piece, as with large chunks, so that readers meet."""
+    """Yield a reader that takes its time with each piece, as with large chunks, so that readers meet."""
     step: Callable[[], Any] = partial(next, steps)
     while True:
         try:

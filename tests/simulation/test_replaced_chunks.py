@@ -32,7 +32,7 @@ def holders(cluster: SimulatedCluster, chunk: int) -> int:
 
 
 def flush_twice(cluster: SimulatedCluster, opened: list[object]) -> fx.Steps[None]:
-    """A reader opens the file between the two."""
+    """Yield a reader opens the file between the two."""
     sink = yield from flusher("/log", "log", "writer")
     yield from sink.flush(_FIRST)
     opened += [(yield from open_file("/log")), chunks(cluster)]

@@ -39,7 +39,7 @@ def crash_and_start(cluster: SimulatedCluster, backup: apsw.Connection | None = 
 
 
 def accept_loss(cluster: SimulatedCluster) -> bool:
-    """An operator goes on without the commits that are missing. Return whether any were."""
+    """Accept missing commits, as an operator. Return whether any were missing."""
     coordinator = cluster.coordinator
     accepting = cluster.world.spawn(coordinator.node, "accepting", coordinator.parts.epochs.accept_loss())
     accepted: bool = cluster.world.run_task(accepting, limit_s=60.0)

@@ -30,7 +30,7 @@ class Story:
         self.completed = False
 
     def create(self, request_id: str) -> fx.Steps[None]:
-        """The first step, and the head of the second, which arrives a little later."""
+        """Yield the first step, and the head of the second, which arrives a little later."""
         wanted = CreateOverWebHdfs(self.path, request_id)
         redirected = yield from patiently(fx.call(wanted, Redirected, timeout_s=CALL_TIMEOUT_S))
         yield from fx.sleep(self.random.uniform(0.0, 0.3))
@@ -55,7 +55,7 @@ class Story:
         assert len(content) >= at_least, "what was there has gone"
 
     def look(self, path: str) -> fx.Steps[int]:
-        """The length of the file; -1 for none."""
+        """Yield the length of the file; -1 for none."""
         try:
             return (yield from fx.call(Stat(path), Stated, timeout_s=CALL_TIMEOUT_S)).length
         except FileNotFound:

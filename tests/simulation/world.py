@@ -211,7 +211,7 @@ class World:
         return task.turn
 
     def when_done(self, task: Task, action: Callable[[Task], None]) -> None:
-        """Calls `action` once a participant has come to its end, whichever that is."""
+        """Call `action` once a participant has come to its end, whichever that is."""
         if task.done:
             action(task)
         else:

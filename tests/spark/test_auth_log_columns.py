@@ -26,7 +26,7 @@ ALPHABET = string.digits + string.ascii_letters + " :.[]+-Z\t\r\u00a0\u2028\u066
 
 
 def mutated(rng: Random, line: str) -> str:
-    """The line with a few characters dropped, doubled or replaced."""
+    """Return the line with a few characters dropped, doubled or replaced."""
     characters = list(line)
     for _ in range(rng.randrange(1, 4)):
         if not characters:

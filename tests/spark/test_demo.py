@@ -21,7 +21,7 @@ DEMO = [sys.executable, "-m", "peacefs", "demo"]
 
 
 def processes_about(directory: Path) -> list[str]:
-    """The command lines of running processes that name the directory."""
+    """Return the command lines of running processes that name the directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():

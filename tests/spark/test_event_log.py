@@ -82,7 +82,7 @@ class Started:
             )
 
     def said(self, pattern: str) -> str:
-        """The first group, once it has been said."""
+        """Return the first group, once it has been said."""
 
         def found() -> re.Match[str] | None:
             match = re.search(pattern, self._output.read_text())
@@ -95,7 +95,7 @@ class Started:
         return match.group(1)
 
     def last_said(self, pattern: str) -> str:
-        """The first group of what was said last."""
+        """Return the first group of what was said last."""
         return re.findall(pattern, self._output.read_text())[-1]
 
     def kill(self) -> None:
@@ -109,7 +109,7 @@ class Started:
 def history(
     cluster: LocalCluster, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The REST address of Spark's own history server."""
+    """Yield the REST address of Spark's own history server."""
     pyspark = pytest.importorskip("pyspark")
     directory, jars = tmp_path_factory.mktemp("history"), Path(pyspark.__file__).parent / "jars"
     settings = {

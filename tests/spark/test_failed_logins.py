@@ -29,7 +29,7 @@ WINDOW_S = 600
 
 
 def counted(log: Path, measured: LogMeasure) -> list[FailureCount]:
-    """The same aggregation without Spark."""
+    """Return the same aggregation without Spark."""
     counts: Counter[tuple[int, str]] = Counter()
     for line in read_lines([log]):
         parsed = parse_line(line, measured.years)

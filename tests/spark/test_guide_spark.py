@@ -57,7 +57,7 @@ class Ran(NamedTuple):
 
 @pytest.fixture(scope="module")
 def guides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ran]]:
-    """The guides' code, each run on a cluster of its own, one after the other."""
+    """Yield the guides' code, each run on a cluster of its own, one after the other."""
     directory = tmp_path_factory.mktemp("guides")
     environment = {
         **os.environ,

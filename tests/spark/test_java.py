@@ -14,7 +14,7 @@ from peacefs.spark_connector.java import JavaRuntime, find_java, java_environmen
 
 
 def make_java(home: Path, version: str, *, trimmed: bool = False) -> Path:
-    """A `java` that prints its properties, and that knows no vector module if it is trimmed."""
+    """Return a `java` that prints its properties, and that knows no vector module if it is trimmed."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     refusal = 'case "$*" in *jdk.incubator.vector*) exit 1;; esac' if trimmed else ""

@@ -50,7 +50,7 @@ def said_pids(log: Path) -> list[int]:
 
 @pytest.fixture
 def modules(tmp_path: Path) -> str:
-    """A directory for PYTHONPATH with modules that stand in for a query."""
+    """Return a directory for PYTHONPATH with modules that stand in for a query."""
     directory = tmp_path / "modules"
     directory.mkdir()
     (directory / "stand_in.py").write_text(QUERY)

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 @pytest.fixture
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...]:
-    """The command of the release before, or of this tree where the commit of that is not here."""
+    """Return the command of the release before, or of this tree where the commit of that is not here."""
     cache = getattr(request.config, "cache", None)
     try:
         return previous_release(cache.mkdir("releases") if cache else tmp_path)

@@ -37,7 +37,7 @@ def spark_version(python: str) -> str:
 
 @pytest.fixture(params=["installed", "other"])
 def python(request: pytest.FixtureRequest) -> str:
-    """A Python with a Spark."""
+    """Return a Python with a Spark."""
     if request.param == "installed":
         return sys.executable
     if OTHER not in os.environ:

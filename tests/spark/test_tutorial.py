@@ -30,7 +30,7 @@ _ROW = re.compile(r"^\|\s*(\w+)\|\s*(\d+)\|$", re.MULTILINE)
 
 
 def inputs() -> list[tuple[str, str]]:
-    """The lines that the page has one write, and the files that they go to."""
+    """Return the lines that the page has one write, and the files that they go to."""
     return re.findall(r'^echo "([^"]*)" > input/(\S+)$', "\n".join(_PAGE.blocks("")), re.MULTILINE)
 
 

@@ -124,7 +124,7 @@ def manager() -> PageManager:
 
 
 def two_checkpoints(root: Path) -> tuple[Checkpointer, UnorderedMap]:
-    """The second has pages of its own and pages of the first."""
+    """Make two checkpoints, of which the second has pages of its own and pages of the first."""
     pages = manager()
     counts = count_map(pages)
     counts.add_at(np.arange(50_000), 1)

@@ -26,5 +26,5 @@ def simulated() -> SimulatedMachine:
 
 @pytest.fixture(params=[5000, small_chunk_bytes_max + 5000], ids=["small", "large"])
 def content(request: pytest.FixtureRequest) -> bytes:
-    """A chunk that goes into a segment, and one that gets a file."""
+    """Return a chunk that goes into a segment, and one that gets a file."""
     return data_of(request.param)

@@ -59,7 +59,7 @@ class Machine(ABC):
         """Return how many files of the store are open."""
 
     def start(self, **options: Any) -> ChunkStore:
-        """A new process finds what the last one left; what that one had in memory is gone."""
+        """Return a new process finds what the last one left; what that one had in memory is gone."""
         self.store = ChunkStore(
             self.directory, reserved_bytes=0, rng=Random(1), on_lost=self.lost.append, **options
         )

@@ -66,7 +66,7 @@ class SeededDriver:
         return self._random.choice(ready or tasks)
 
     def _step(self, task: _Task) -> None:
-        """Performs what the participant has asked for and lets it go on until it asks for the next."""
+        """Perform what the participant has asked for and lets it go on until it asks for the next."""
         result, fault = None, None
         try:
             result = self._perform(task.effect)

@@ -200,7 +200,7 @@ class SimulatedDisk:
         }
 
     def perform(self, effect: fx.Effect) -> Any:
-        """The effect's result. Raises OSError."""
+        """Return the effect's result. Raises OSError."""
         if isinstance(effect, fx.Sleep):
             return None
         if self._broken and any(_path_of(effect).startswith(broken) for broken in self._broken):
@@ -300,13 +300,13 @@ class SimulatedDisk:
         return False
 
     def share(self, file: fx.File) -> SimulatedFile:
-        """The same file, opened for another process, which this disk does not count among its own."""
+        """Return the same file, opened for another process, which this disk does not count among its own."""
         inode = self._inode(file)
         assert isinstance(file, SimulatedFile)
         return SimulatedFile(file.path, inode, self._boot)
 
     def read_shared(self, file: SimulatedFile, offset: int, length: int) -> bytes:
-        """Raises OSError, of the disk or because its machine went down since."""
+        """Raise OSError, of the disk or because its machine went down since."""
         if file.boot != self._boot:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         data: bytes = self.perform(fx.ReadAt(file, offset, length))

@@ -166,7 +166,7 @@ def test_a_reader_finds_a_chunk_that_compaction_moves_while_it_looks(machine: Ma
 
 
 def resumed(steps: fx.Steps[Any], effect: fx.Effect) -> fx.Steps[Any]:
-    """The rest of a participant that has asked for `effect` already."""
+    """Yield the rest of a participant that has asked for `effect` already."""
     try:
         while True:
             try:

@@ -69,7 +69,7 @@ class Acknowledged:
 
 
 def crash_everywhere(scenario: Callable[[SimulatedMachine, Acknowledged], None], seeds: int) -> None:
-    """Runs a scenario with the power failing before its first effect, its second, ... until it comes through."""
+    """Run a scenario with the power failing before its first effect, its second, ... until it comes through."""
     for seed in range(seeds):
         lives = 0
         while True:

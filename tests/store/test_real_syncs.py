@@ -20,7 +20,7 @@ CHUNK = 0x10000000001
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files and directories that the kernel was asked for and has synced, in their order."""
+    """Return the files and directories that the kernel was asked for and has synced, in their order."""
     done: list[Path] = []
 
     def noting(real: Callable[[int], None]) -> Callable[[int], None]:

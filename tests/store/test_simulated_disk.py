@@ -15,7 +15,7 @@ DATA = bytes(range(256)) * 20
 
 
 def made(seed: int) -> tuple[SimulatedDisk, SimulatedFile]:
-    """A disk with an empty durable file /d/f."""
+    """Return a disk with an empty durable file /d/f."""
     disk = SimulatedDisk(Random(seed))
     disk.perform(fx.MakeDirectory("/d"))
     file = disk.perform(fx.OpenLocalFile("/d/f", create=True))

@@ -42,7 +42,7 @@ class Browser:
 
     @contextmanager
     def page(self, url: str, *, fresh: bool = False, **context: Any) -> Iterator[Page]:
-        """A page at an address, with nothing stored. What it complains of at the end fails the test.
+        """Yield a page at an address, with nothing stored. What it complains of at the end fails the test.
 
         With `fresh`, and after a page that failed, it is of a profile of its own.
         """

@@ -313,7 +313,7 @@ class Ordeal:
         return self._runner.run(self._query, str(self._source), str(checkpoint))
 
     def _copy(self, root: Path) -> Path:
-        """A new place each time: Spark keeps in memory what it knows of a place."""
+        """Return a new place each time: Spark keeps in memory what it knows of a place."""
         self._copies += 1
         place = self._directory / f"copy-{self._copies}"
         shutil.copytree(root, place)

@@ -74,7 +74,7 @@ def changelog(
     *,
     families: bool = False,
 ) -> bytes:
-    """A changelog of the form that `lineage` and column `families` call for."""
+    """Return a changelog of the form that `lineage` and column `families` call for."""
     form = 1 + families + 2 * (lineage is not None)
     out = bytearray()
     if form > 1:
@@ -91,7 +91,7 @@ def changelog(
 
 
 def snapshot(ssts: dict[str, int]) -> bytes:
-    """The zip of a snapshot, which names SST files with their lengths."""
+    """Return the zip of a snapshot, which names SST files with their lengths."""
     members = [
         {"localFileName": f"{number:06}.sst", "dfsSstFileName": name, "sizeBytes": length}
         for number, (name, length) in enumerate(ssts.items(), 8)
@@ -149,7 +149,7 @@ def spark_checksum(data: bytes) -> bytes:
 
 
 def uid(partition: int, version: int) -> str:
-    """The unique id of a state version in `checkpoint(state_format=2)`."""
+    """Return the unique id of a state version in `checkpoint(state_format=2)`."""
     return str(uuid.uuid5(_NAMES, f"{partition} {version}"))
 
 

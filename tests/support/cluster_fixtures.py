@@ -25,7 +25,7 @@ def files(shared_cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
 
 @pytest.fixture
 def home(files: PeaceFileSystem) -> str:
-    """A directory of the shared cluster for one test."""
+    """Return a directory of the shared cluster for one test."""
     path = f"/tests/{os.urandom(4).hex()}"
     files.mkdirs(path)
     return path

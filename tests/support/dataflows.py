@@ -82,7 +82,7 @@ def deterministic() -> Sample:
 
 
 def arbitrary() -> Sample:
-    """A union whose rows are numbered as they interleave."""
+    """Return a union whose rows are numbered as they interleave."""
     query = Query("first")
     one, other = query.source("in", SCHEMA, time="at"), query.source("more", SCHEMA, time="at")
     passed(one.union(other).process(_numbered, remembers="0s").unit("second")).sink("out")

@@ -99,7 +99,7 @@ def deterministic() -> JudgedNetwork:
 
 
 def arbitrary() -> JudgedNetwork:
-    """A union whose rows bear a digest of all rows before them, so that no interleaving is forgotten.
+    """Return a union whose rows bear a digest of all rows before them, so that no interleaving is forgotten.
 
     Its inputs come from two nodes: those of one would come in the same order at both nodes of a pair. All rows are
     within an hour, so that its state depends on rows of an hour alone.

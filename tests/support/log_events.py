@@ -66,7 +66,7 @@ FORMS = (
 
 
 def read_events(form: LogForm) -> list[Event]:
-    """The events of one log in order of arrival. Lines without key have the key `-`."""
+    """Return the events of one log in order of arrival. Lines without key have the key `-`."""
     pattern, events = re.compile(form.pattern), []
     for number, line in enumerate(_lines(form)):
         if found := pattern.match(line):
@@ -94,7 +94,7 @@ def disorder_s(events: Iterable[Event]) -> int:
 
 
 def stage(events: Sequence[Event], parts: int) -> dict[str, bytes]:
-    """The parts by name, and the sentinels' at the end."""
+    """Return the parts by name, and the sentinels' at the end."""
     staged = {}
     for part in range(parts):
         first, after = (len(events) * edge // parts for edge in (part, part + 1))
@@ -119,6 +119,6 @@ def _lines(form: LogForm) -> list[str]:
 
 
 def available() -> list[LogForm]:
-    """The logs that are there; the first one always, made up if need be."""
+    """Return the logs that are there; the first one always, made up if need be."""
     directory = Path(os.environ.get(LOGS_VARIABLE) or REAL_LOG.parent)
     return [FORMS[0], *(form for form in FORMS[1:] if (directory / form.file).is_file())]

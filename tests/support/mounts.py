@@ -13,7 +13,7 @@ import pytest
 
 @contextlib.contextmanager
 def mounted(directory: Path, size: int) -> Iterator[Path]:
-    """A file system of `size` bytes in memory."""
+    """Yield a file system of `size` bytes in memory."""
     directory.mkdir()
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)], capture_output=True, text=True

@@ -100,7 +100,7 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def _rank(unit: str, own: tuple[str, ...], others: tuple[str, ...]) -> int:
-    """The place of a unit in the line of a worker: its own kind, the other kind from its end, the rest."""
+    """Return the place of a unit in the line of a worker: its own kind, the other kind from its end, the rest."""
     for place, beginning in enumerate(own):
         if unit.startswith(beginning):
             return place

@@ -67,7 +67,7 @@ class Driver:
         self._session.sparkContext.setLogLevel("WARN")
 
     def run(self) -> None:
-        """Raises what stopped a query."""
+        """Raise what stopped a query."""
         for stage in (False, True):
             names = [name for name in self._plan.queries if (QUERIES[name].after is not None) is stage]
             for started in [self._start(name, QUERIES[name]) for name in names]:

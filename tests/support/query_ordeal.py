@@ -90,7 +90,7 @@ class Ordeal:
     def run(
         self, events: list[Event], parts: int, queries: list[str], planned: list[Strike]
     ) -> dict[str, Outcome]:
-        """The queries' outcomes. AssertionError, with what was told, when they come to no end."""
+        """Return the queries' outcomes. AssertionError, with what was told, when they come to no end."""
         plan = self._prepare(events, parts, queries)
         path = self._directory / "plan.json"
         path.write_bytes(msgspec.json.encode(plan))
@@ -148,7 +148,7 @@ class Ordeal:
         return QueryProcess("support.query_driver", plan, self._directory / "driver.log", variables)
 
     def _progress(self, parts: int, queries: list[str]) -> float:
-        """The share of all batches that are begun, about."""
+        """Return the share of all batches that are begun, about."""
         begun = 0.0
         for query in queries:
             batch = Checkpoint(self._files, f"{CHECKPOINTS}/{query}").begun()

@@ -127,7 +127,7 @@ class Client:
 
 @contextmanager
 def client(cluster: FailoverCluster) -> Iterator[Client]:
-    """A client for as long as this lasts, none of whose requests may fail."""
+    """Yield a client for as long as this lasts, none of whose requests may fail."""
     own = Client(cluster)
     try:
         yield own

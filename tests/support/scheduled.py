@@ -39,7 +39,7 @@ class Scheduled:
         abandoned: Sequence[int] = (),
         to_come_bytes: int = 0,
     ) -> list[InFlight]:
-        """The grants that the set has now."""
+        """Return the grants that the set has now."""
         request = WriteSetRequest(
             f"http {name}",
             None,
@@ -80,7 +80,7 @@ class Scheduled:
         self.carry_out(self.scheduling.use(self.now_s, self.scheduling.undescribed.of(self._racks)))
 
     def tick(self) -> list[str]:
-        """The nodes that are asked about their streams."""
+        """Return the nodes that are asked about their streams."""
         return self.carry_out(self.scheduling.tick(self.now_s))
 
     def change_policy(self, name: str) -> None:
@@ -142,7 +142,7 @@ class Scheduled:
             assert not self.scheduling.grants
 
     def busiest(self) -> int:
-        """The most chunks that any node receives."""
+        """Return the most chunks that any node receives."""
         through: dict[str, int] = {}
         for grant in self.scheduling.grants:
             for node in grant.nodes:

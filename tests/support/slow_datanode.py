@@ -15,7 +15,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 
 @contextmanager
 def datanode_with_a_slow_disk(cluster: LocalCluster, directory: Path, *options: str) -> Iterator[str]:
-    """Gives its id, once it has registered."""
+    """Give its id, once it has registered."""
     coordinator = cluster.coordinator.readiness
     process, announced = start_service(
         "--disk=1=2e6",

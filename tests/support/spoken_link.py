@@ -56,7 +56,7 @@ class Datanode:
         self.writer.write(self.sealed(message, tag))
 
     def sealed(self, message: Message, tag: int = 0) -> bytes:
-        """The next bytes to send, as the handshake agreed."""
+        """Return the next bytes to send, as the handshake agreed."""
         frame = encode(message, tag=tag)
         return frame if self._sealer is None else b"".join(self._sealer.seal(frame))
 

@@ -66,7 +66,7 @@ def sessions(events: Events, _horizon_s: int) -> DataFrame:
 
 
 def windows(events: Events, _horizon_s: int) -> DataFrame:
-    """Counts that go on changing until their window is closed."""
+    """Count that go on changing until their window is closed."""
     counts = events().groupBy(F.window("at", _WINDOW).alias("window"), "word").count()
     return counts.select("word", F.col("window.start").cast("bigint").alias("start"), "count")
 
@@ -77,7 +77,7 @@ def filtered(events: Events, _horizon_s: int) -> DataFrame:
 
 
 def refiltered(files: Events, _horizon_s: int) -> DataFrame:
-    """Reads what `filtered` has written."""
+    """Read what `filtered` has written."""
     return files().where(F.col("number") % 4 == 0).select("number", "key", "line")
 
 
@@ -124,7 +124,7 @@ class Portrait(StatefulProcessor):
 
     @staticmethod
     def _held(state: tuple[Any, ...] | None) -> Any:
-        """The one column of a state that there is."""
+        """Return the one column of a state that there is."""
         assert state is not None
         return state[0]
 

@@ -47,7 +47,7 @@ class World:
     agents: dict[str, LocalMember]
 
     def agent(self, name: str, commands: str) -> LocalMember:
-        """Starts one that may start what this list has."""
+        """Start one that may start what this list has."""
         home = self.directory / name
         home.mkdir()
         (home / "commands.toml").write_text(commands)
@@ -70,7 +70,7 @@ class World:
         return member
 
     def said(self, query: str) -> list[list[str]]:
-        """The first words of every run of the counter, in order: agent, process, location."""
+        """Return the first words of every run of the counter, in order: agent, process, location."""
         logs = [log for agent in self.agents for log in (self.directory / agent / "logs").glob(f"{query}.*.log")]
         logs.sort(key=lambda log: log.stat().st_ctime)
         return [words for log in logs if (words := log.read_text().split()[:3])]

@@ -101,7 +101,7 @@ class VerdictPage:
 
 
 def known_to(version: str, cells: Cells, state: str, queries: list[str]) -> Cells:
-    """The cells of a state that a version of Spark can have, too, which ran these queries."""
+    """Return the cells of a state that a version of Spark can have, too, which ran these queries."""
     return {
         case: said
         for case, said in cells.items()

@@ -14,7 +14,7 @@ PATIENCE_S = 180.0
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Returns as soon as it is so; an AssertionError says what was waited for in vain."""
+    """Return as soon as it is so; an AssertionError says what was waited for in vain."""
     began_s = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - began_s

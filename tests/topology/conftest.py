@@ -46,7 +46,7 @@ cost = 3
 
 @pytest.fixture
 def figure_5() -> Topology:
-    """The four servers and two switches of the paper's Figure 5."""
+    """Return the four servers and two switches of the paper's Figure 5."""
     return parse_toml(FIGURE_5)
 
 

@@ -156,7 +156,7 @@ class Served:
         return len(self._server.server_state.connections)
 
     def run(self, coroutine: Any) -> Any:
-        """Runs a coroutine on the server's loop, from the test's thread."""
+        """Run a coroutine on the server's loop, from the test's thread."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
 
 
@@ -250,7 +250,7 @@ class NameSide:
         return DurableResponses(WebHdfs(self.files, elsewhere), durable)
 
     def commit_now(self, change: Callable[[Any], Any]) -> Any:
-        """A change of the namespace, from any thread."""
+        """Return a change of the namespace, from any thread."""
 
         async def commit() -> Any:
             return run_now(self._metadata, change)
@@ -275,7 +275,7 @@ class NameSide:
         self.cluster.report(now, node, ReportChunks([], True))
 
     def call(self, message: Message, timeout_s: float) -> Message:
-        """The control calls of writers and readers, as a datanode's link carries them."""
+        """Return the control calls of writers and readers, as a datanode's link carries them."""
         answers: dict[type[Message], Callable[[Any], Any]] = {
             AllocateChunk: lambda m: self.files.writing.allocate(m, None),
             CompleteFile: lambda m: self.files.writing.complete(m, None),
@@ -298,7 +298,7 @@ class NameSide:
     def ask(
         self, method: str, path: str, op: str, headers: dict[str, str] | None = None, **query: object
     ) -> Reply:
-        """An operation on a path, which is percent-encoded here."""
+        """Return an operation on a path, which is percent-encoded here."""
         named = "".join(f"&{name.replace('_', '.')}={quote(str(value))}" for name, value in query.items())
         return self.served.request(method, f"/webhdfs/v1{quote(path)}?op={op}{named}", headers=headers)
 
@@ -395,7 +395,7 @@ class DataSide:
         return self.served.request(method, self.target(redirect), body)
 
     def target(self, redirect: Reply) -> str:
-        """The second step's request target."""
+        """Return the second step's request target."""
         prefix = f"http://127.0.0.1:{self.port}/"
         assert redirect.headers["location"].startswith(prefix)
         return redirect.headers["location"].removeprefix(prefix[:-1])
@@ -418,7 +418,7 @@ def signer() -> Signer:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[NameSide]:
-    """A name side that knows one datanode, which nobody asks for data."""
+    """Yield a name side that knows one datanode, which nobody asks for data."""
     side = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(side), side.served:
         side.register("dn-1", 9866, 9864)
@@ -448,7 +448,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[D
 
 @pytest.fixture(scope="session")
 def serve() -> Callable[[Callable[[], App]], Served]:
-    """Puts an application behind a real server: `with serve(build) as served`."""
+    """Put an application behind a real server: `with serve(build) as served`."""
     return Served
 
 

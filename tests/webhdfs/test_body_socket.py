@@ -26,7 +26,7 @@ CLIENT_HOLDS = 64 * 1024
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A connection: the server's end, and that of a client which holds little."""
+    """Yield a connection: the server's end, and that of a client which holds little."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CLIENT_HOLDS)
         near = socket.create_connection(listener.getsockname())

@@ -391,7 +391,7 @@ def test_many_small_files_at_once(data, path):
 
 @pytest.fixture
 def fsspec_files(data):
-    """fsspec's own WebHDFS client."""
+    """Fsspec's own WebHDFS client."""
     fsspec = pytest.importorskip("fsspec")
     files = fsspec.filesystem(
         "webhdfs", host="127.0.0.1", port=data.names.port, user="alice", skip_instance_cache=True

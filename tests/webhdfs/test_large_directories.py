@@ -142,7 +142,7 @@ def run(story: Awaitable[Any]) -> Any:
 
 
 async def list_whole(names: Names, size: int) -> tuple[list[str], list[int], list[Turn]]:
-    """The names, how many statuses each piece of the answer held, and what others saw meanwhile."""
+    """Return the names, how many statuses each piece of the answer held, and what others saw meanwhile."""
     pieces: list[int] = []
     async with names.others() as turns:
         listed = await names.ask(

@@ -110,7 +110,7 @@ def remembering(data, tmp_path):
 
 
 def threads_of(own: LocalSmallReads, data: Any) -> list[bool]:
-    """Notes each turn of a thread that `own` has begun from now on."""
+    """Note each turn of a thread that `own` has begun from now on."""
     turns: list[bool] = []
     submit = own._threads.submit
 

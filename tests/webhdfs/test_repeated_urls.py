@@ -33,7 +33,7 @@ def create(data, path, **query):
 
 
 def permit_of(redirect) -> str:
-    """The token to write the first chunk, in the URL."""
+    """Return the token to write the first chunk, in the URL."""
     (token,) = parse_qs(urlsplit(redirect.headers["location"]).query)["first"]
     return token
 

@@ -49,7 +49,7 @@ CHANGES: list[tuple[str, str, str, dict[str, Any]]] = [
 
 
 def begin(data: DataSide, request_id: str = "") -> str:
-    """A run; its location."""
+    """Begin a run. Return its location."""
     begun = data.names.served.run(data.names.files.fencing.begin(ROOT, "ann", "host-a", 77, request_id))
     location: str = begun.location
     return location
@@ -57,7 +57,7 @@ def begin(data: DataSide, request_id: str = "") -> str:
 
 @pytest.fixture(scope="module", name="fenced")
 def _fenced(data: DataSide) -> str:
-    """The location of a run that may write no more."""
+    """Return the location of a run that may write no more."""
     for name in ("file", "other"):
         assert data.write(f"{ROOT}/{name}", b"before").status == 201
     older = begin(data)

@@ -12,7 +12,7 @@ from peacefs.protocol.new_file import NewFile
 
 
 def completion(data, path: str, node: str) -> CompleteFile:
-    """A file of one chunk, which `node` attests."""
+    """Return a file of one chunk, which `node` attests."""
     ticket = data.names.served.run(data.names.files.writing.create(NewFile(path=path, user="alice"), None))
     chunk = ticket.allocated
     receipt = data.signer.receipt(node, chunk.chunk, chunk.version, 1, 7)

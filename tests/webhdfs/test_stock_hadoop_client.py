@@ -36,7 +36,7 @@ def hadoop(cluster: LocalCluster, stock_gateway: Any) -> Iterator[Hadoop]:
 
 
 def raises(java_class: str) -> Any:
-    """Expects an exception of Java, by its class at the start of its stack trace."""
+    """Expect an exception of Java, by its class at the start of its stack trace."""
     return pytest.raises(py4j_protocol.Py4JJavaError, match=rf"\n: {java_class.replace('.', '[.]')}: ")
 
 
@@ -208,7 +208,7 @@ def test_rename_is_strict_and_overwrites_when_asked(hadoop):
 
 
 def test_sparks_checkpoint_manager_commits_atomically(hadoop):
-    """createAtomic as the offset log and state stores use it: hidden temporary file, then a rename."""
+    """CreateAtomic as the offset log and state stores use it: hidden temporary file, then a rename."""
     manager = hadoop.checkpoints
     target = hadoop.path("/ck/offsets/0")
     manager.mkdirs(hadoop.path("/ck/offsets"))

@@ -49,7 +49,7 @@ def hadoop(stock_gateway: Any, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def shell(hadoop: Hadoop) -> Shell:
-    """Runs `hdfs dfs` with some arguments, in the JVM."""
+    """Run `hdfs dfs` with some arguments, in the JVM."""
     jvm = hadoop.jvm
     system, bytes_stream, print_stream = jvm.System, jvm.java.io.ByteArrayOutputStream, jvm.java.io.PrintStream
 

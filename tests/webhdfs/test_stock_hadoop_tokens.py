@@ -87,7 +87,7 @@ class Client:
 
 
 def raises(java_class: str) -> Any:
-    """Expects an exception of Java, by its class at the start of its stack trace."""
+    """Expect an exception of Java, by its class at the start of its stack trace."""
     return pytest.raises(py4j_protocol.Py4JJavaError, match=rf"\n: {java_class.replace('.', '[.]')}: ")
 
 

@@ -41,7 +41,7 @@ def ann(side):
 
 @pytest.fixture
 def run(side):
-    """Runs a command as ann; its exit status, stdout and stderr."""
+    """Run a command as ann; its exit status, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         environment = {"PEACEFS_COORDINATOR": f"http://127.0.0.1:{side.port}", "HADOOP_USER_NAME": "ann"}

@@ -44,13 +44,13 @@ def both_sides(tmp_path_factory, signer, pause_s):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, signer) -> Iterator[DataSide]:
-    """A gateway that shows nothing by itself: only whoever asks sees a file before it is closed."""
+    """Yield a gateway that shows nothing by itself: only whoever asks sees a file before it is closed."""
     yield from both_sides(tmp_path_factory, signer, 3600.0)
 
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory, signer) -> Iterator[DataSide]:
-    """A gateway that shows and flushes what has paused for an instant."""
+    """Yield a gateway that shows and flushes what has paused for an instant."""
     yield from both_sides(tmp_path_factory, signer, 0.05)
 
 

@@ -58,7 +58,7 @@ def encode_content(tx: int, epoch: int, changes: list[tuple[int, Row]]) -> bytes
 
 
 def decode_content(content: bytes) -> Content:
-    """Raises msgspec.ValidationError, msgspec.DecodeError."""
+    """Decode an entry. Raises msgspec.ValidationError, msgspec.DecodeError."""
     return Content(*_decoder.decode(content))
 
 

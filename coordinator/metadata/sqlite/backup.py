@@ -56,11 +56,7 @@ _HELD_FLOOR = (("UPDATE meta SET value = ? WHERE key = 'floor_held'", (GC_FLOOR_
 
 
 def back_up(store: Path, target: Path, progress: Progress, *, replace: bool = False) -> None:
-    """Copies the store to the file `target`, whether a coordinator serves from it or not.
-
-    Raises StartupError when `store` is none of ours, FileAlreadyExists when `target` is there and not to be
-    replaced, PeacefsError when it cannot be written.
-    """
+    """Copy the store to the file `target`, whether a coordinator uses it or not."""
     metadata_file.verify_identity(store)
     if loss := lost_commits.find_behind_record(store):
         raise StartupError(f"{store} has lost changes that were acknowledged: {loss}. {target} was not made")
@@ -70,7 +66,7 @@ def back_up(store: Path, target: Path, progress: Progress, *, replace: bool = Fa
 
 @contextlib.contextmanager
 def staged(target: Path, *, replace: bool) -> Iterator[Path]:
-    """A path beside `target` to write a copy to. Afterwards it is checked, made durable and renamed to it."""
+    """Yield a path beside `target` to write a copy to. Then check the copy, sync it and rename it to `target`."""
     if target.exists() and not replace:
         raise FileAlreadyExists(f"{target} is there already; --force replaces it")
     copying = target.with_name(target.name + ".part")
@@ -89,10 +85,7 @@ def staged(target: Path, *, replace: bool) -> Iterator[Path]:
 
 
 def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = False) -> None:
-    """Writes a copy that is whole when this returns, but not yet durable. Raises PeacefsError.
-
-    One that is exact does not hold the floor: it is for a coordinator that follows the same journal.
-    """
+    """Write a complete copy, not yet synced. Raises PeacefsError."""
     try:
         private_files.create_file(target)
         with (
@@ -221,7 +214,7 @@ def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:
 
 
 def _epoch_of(store: Path) -> int:
-    """The last epoch that a store has begun; 0 where nothing can be read of it any more."""
+    """Return the last epoch that a store has begun; 0 if it cannot be read any more."""
     if not store.exists():
         return 0
     try:
@@ -231,7 +224,7 @@ def _epoch_of(store: Path) -> int:
 
 
 def _epoch_recorded(store: Path, copied: Path) -> int:
-    """The epoch of the last commit that was acknowledged there: the store may have lost it."""
+    """Return the epoch of the last acknowledged commit. The store may have lost this commit."""
     with contextlib.closing(connect_read_only(copied)) as connection:
         cluster_id: str = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").get
     try:
@@ -242,7 +235,7 @@ def _epoch_recorded(store: Path, copied: Path) -> int:
 
 
 def set_aside(store: Path) -> Path | None:
-    """Moves a store away with its log and its record: those of one store are not to be taken for another's."""
+    """Move a store away with its log and its record, so that they cannot be taken for another store's."""
     replaced = store.with_name(store.name + ".replaced")
     found = store.exists()
     if found:

@@ -170,10 +170,7 @@ _STEPS = len(_INVARIANTS) + 3
 
 
 def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
-    """Checks everything. `begun` is told the name of each check, its number, and how many there are.
-
-    Raises StartupError when the file is none of ours.
-    """
+    """Check everything. `begun` is called with the name and number of each check, and the number of checks."""
     metadata_file.verify_identity(path)
     with contextlib.closing(connect_read_only(path)) as connection:
         begun("pages and indexes", 1, _STEPS)

@@ -136,7 +136,7 @@ def _read_slots(store: Path) -> list[bytes] | None:
 
 
 def _newest(slots: list[bytes] | None) -> tuple[int, bytes, Acknowledged] | None:
-    """The slot that was written last: how many were before it, whose it is, and what it says."""
+    """Return the slot that was written last: the number of slots before it, its owner, and its content."""
     if slots is None:
         return None
     found = []

@@ -41,7 +41,7 @@ _ADVICE_ON_BACKUP = "Nothing was changed. A backup is a file that `peacefs metad
 
 
 def create(path: Path, owner: str) -> None:
-    """Makes a new store with an empty root directory; a crash leaves either the whole of it or none."""
+    """Make a new store with an empty root directory. A crash leaves the whole store or nothing."""
     segments = [segment for _, segment in list_segments(path)]
     for left in (*segments, page_sums.sqlite_log_of(path), commit_record.path_of(path), page_sums.path_of(path)):
         if left.exists():
@@ -99,7 +99,7 @@ def sync(path: Path) -> None:
 
 
 def verify_backup(path: Path) -> None:
-    """Raises StartupError unless the file is a whole copy of a store of ours that this version can read."""
+    """Raise StartupError unless the file is a whole copy of a store that this version can read."""
     if path.is_dir():
         raise StartupError(f"{path} is a directory and no backup. {_ADVICE_ON_BACKUP}")
     verify(path, _ADVICE_ON_BACKUP)
@@ -173,7 +173,7 @@ def change_rows(path: Path, statements: Sequence[tuple[str, tuple[int | str, ...
 
 
 def verify_identity(path: Path, advice: str = _ADVICE) -> None:
-    """Raises StartupError, with `advice`, unless the file says that it is a store of ours, for this version."""
+    """Raise StartupError, with `advice`, unless the file is a store for this version."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))

@@ -149,7 +149,7 @@ IMAGE_SCHEMA: Final = 18
 
 
 def schema_version(connection: apsw.Connection) -> int:
-    """The version of the file's schema; 0 for an empty file."""
+    """Return the version of the file's schema; 0 for an empty file."""
     return int(connection.execute("PRAGMA user_version").get)
 
 

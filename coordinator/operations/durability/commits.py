@@ -29,7 +29,7 @@ class Group(Protocol):
 
 
 async def settled_on_loop(register: Callable[[Settled], None]) -> None:
-    """The `UntilSettled` of asyncio's event loop."""
+    """Wait on asyncio's event loop: an `UntilSettled`."""
     outcome = asyncio.get_running_loop().create_future()
 
     def settled(error: ServiceUnready | None) -> None:

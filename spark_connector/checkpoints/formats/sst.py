@@ -169,7 +169,7 @@ class _Table:
         return _unpacked(self._raw(handle))
 
     def _raw(self, handle: _Handle) -> bytes:
-        """A block with the byte for its compression, verified."""
+        """Return a verified block with the byte for its compression."""
         if (
             handle.size > _BLOCK_BYTES_MAX
             or handle.offset < 0
@@ -238,7 +238,7 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _index_handles(block: bytes, *, delta: bool) -> Iterator[_Handle]:
-    """The blocks that an index names. With `delta` a handle may be given by its difference to the one before."""
+    """Return the blocks that an index names. With `delta`, handles may be differences to the one before."""
     if not delta:
         for _, value in _entries(block):
             yield _handle(value, 0)[0]

@@ -28,7 +28,7 @@ def peacefs() -> Callable[..., Result]:
 
 @pytest.fixture
 def local(tmp_path: Path) -> Path:
-    """A checkpoint in a directory of this machine."""
+    """Return a checkpoint in a directory of this machine."""
     for path, data in made.checkpoint().files.items():
         file = tmp_path / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

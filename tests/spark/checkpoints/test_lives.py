@@ -45,7 +45,7 @@ FEW: list[Cell] = [("aggregation", "rocksdb", "killed half-way through a reparti
 
 @pytest.fixture(scope="module")
 def stock(spark: SparkSession) -> SparkSession:
-    """A session with nothing that the connector sets."""
+    """Return a session with nothing that the connector sets."""
     stock = spark.newSession()
     for setting in settings("127.0.0.1:9870"):
         if setting.key.startswith("spark.sql."):

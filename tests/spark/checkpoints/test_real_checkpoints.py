@@ -88,7 +88,7 @@ def newest(root: Path, pattern: str) -> Path:
 def made(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Query, Path]]:
-    """A query that has read all but one of its files, and its checkpoint."""
+    """Yield a query that has read all but one of its files, and its checkpoint."""
     directory = tmp_path_factory.mktemp("real")
     query = Query(
         spark, directory / "in", 2 if request.param == "format 2" else 1, request.param != "snapshots alone"

@@ -71,7 +71,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def roots(spark: SparkSession, source: Path) -> Iterator[Path]:
-    """A checkpoint for each codec, called by its name: each store has a snapshot, and changes after it.
+    """Yield a checkpoint for each codec, called by its name: each store has a snapshot, and changes after it.
 
     The session packs and keeps as they were made while the tests look at them.
     """

@@ -28,14 +28,14 @@ def judge(tree: MemoryTree, batch: int | None = None) -> Verdict:
 
 
 def flip(tree: MemoryTree, path: str) -> None:
-    """Changes a byte; of an SST file the last: without a checksum only length and end are verified."""
+    """Change a byte; of an SST file the last: without a checksum only length and end are verified."""
     data = bytearray(tree.files[f"{ROOT}/{path}"])
     data[-1 if path.endswith(".sst") else len(data) // 2] ^= 0xFF
     tree.files[f"{ROOT}/{path}"] = bytes(data)
 
 
 def file_like(tree: MemoryTree, start: str, end: str = "") -> str:
-    """The last file of that kind."""
+    """Return the last file of that kind."""
     paths = [path.removeprefix(f"{ROOT}/") for path in tree.files]
     return sorted(path for path in paths if path.startswith(start) and path.endswith(end))[-1]
 

@@ -77,7 +77,7 @@ class Made:
         return place
 
     def left(self, root: Path) -> list[str]:
-        """The words that no batch has given out: Spark writes offsets when the batch before is done."""
+        """Return the words that no batch has given out: Spark writes offsets when the batch before is done."""
         planned = max(numbers(root, "offsets"), default=0)
         offsets = {*numbers(root, "offsets"), *numbers(self.root, "offsets")}
         done = max([*numbers(root, "commits"), *(batch for batch in offsets if batch < planned)], default=None)
@@ -119,7 +119,7 @@ def starts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Que
 
 
 def make(starts: QueryStarts, root: Path, mode: str, query: str = "plain", **settings: str) -> Made:
-    """A checkpoint of three batches at least."""
+    """Return a checkpoint of three batches at least."""
     parts = [[word(0), word(1)], [word(2)], [word(3)]]
     did = starts.run(root, mode, *parts, query=query, settings=settings)
     assert did.failure is None and did.words == [word(number) for number in range(4)]
@@ -127,7 +127,7 @@ def make(starts: QueryStarts, root: Path, mode: str, query: str = "plain", **set
 
 
 def make_gap(starts: QueryStarts, root: Path) -> Made:
-    """A checkpoint whose latest offsets are not behind those of the batch before: like 0, 1, 6."""
+    """Return a checkpoint whose latest offsets are not behind those of the batch before: like 0, 1, 6."""
 
     def has_gap() -> bool:
         offsets = numbers(root, "offsets")
@@ -319,7 +319,7 @@ def driver(python: str, scratch: Path, *arguments: str) -> subprocess.Popen[byte
 def make_killed(
     starts: QueryStarts, python: str, scratch: Path, chance: random.Random, mode: str, query: str, source: str
 ) -> Made:
-    """A checkpoint of a driver that was killed, at a moment that `chance` says, after some batches."""
+    """Return a checkpoint of a driver that was killed, at a moment that `chance` says, after some batches."""
     scratch.mkdir()
     root = scratch / "checkpoint"
     running = driver(python, scratch, mode, query, str(root), str(scratch / "work"), source)
