@@ -1,4 +1,4 @@
-"""Every decision page has a tracer, and every tracer runs."""
+"""Every decision page has a tracer, in `tracers/` or as a block of the page, and every tracer runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,22 @@ import pytest
 _PAGES = sorted((Path(__file__).parent.parent / "docs" / "decisions").glob("0*.md"))
 
 
+def _tracer(page: Path) -> str:
+    """Return the script of a page: its own file, or the only block of Python in the page."""
+    file = page.parent / "tracers" / f"{page.name[:4]}.py"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    (tracer,) = [file.read_text(), *blocks] if file.exists() else blocks
+    return tracer
+
+
 def _marked(page: Path) -> object:
-    marks = [pytest.mark.spark, pytest.mark.timeout(400)] if "SparkSession.builder" in page.read_text() else []
+    marks = [pytest.mark.spark, pytest.mark.timeout(400)] if "SparkSession.builder" in _tracer(page) else []
     return pytest.param(page, marks=marks, id=page.stem)
 
 
 @pytest.mark.parametrize("page", [_marked(page) for page in _PAGES])
 def test_the_tracer_of_a_decision_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    (tracer,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    tracer = _tracer(page)
     # A script of the last name is forked from an interpreter that has imported it all (`support/fork_server.py`).
     begins_anew = "pyspark" in tracer or "sys.modules" in tracer
     script = tmp_path / ("tracer_begun_anew.py" if begins_anew else "tracer.py")
@@ -34,3 +42,16 @@ def test_the_tracer_of_a_decision_runs(page: Path, tmp_path: Path, request: pyte
 def test_the_index_names_every_page() -> None:
     index = (_PAGES[0].parent / "README.md").read_text()
     assert re.findall(r"\((0\d+-[a-z0-9-]+\.md)\)", index) == [page.name for page in _PAGES]
+
+
+def test_every_tracer_belongs_to_a_page() -> None:
+    tracers = {path.stem for path in (_PAGES[0].parent / "tracers").glob("*.py")}
+    assert tracers <= {page.name[:4] for page in _PAGES}
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
+def test_a_decision_is_short_and_says_context_decision_and_consequences(page: Path) -> None:
+    text = page.read_text()
+    assert len(text.split()) <= 500
+    parts = re.findall(r"^(?:## |\*\*)(Context|Deci|Consequences)", text, re.MULTILINE)
+    assert set(parts) == {"Context", "Deci", "Consequences"}
