@@ -58,6 +58,6 @@ def test_nobody_but_who_writes_the_image_copies_the_log_of_sqlite(tmp_path: Path
     assert metadata_file.fault_of_rows(store) is None
     after = store.stat()
     assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns), (
-        "a second connection has made a checkpoint: see decision 24"
+        "a second connection has made a checkpoint: see decision 70"
     )
     metadata.close()
