@@ -23,7 +23,7 @@ help:
 	@echo 'make site    the documentation as a site, in build/site'
 	@echo 'make wheel   the package as a wheel, in dist'
 	@echo 'make deb     the package for Debian, in dist; docs/install.md'
-	@echo 'make release  the same, checked and tried, with its sdist and notes; docs/releasing.md'
+	@echo 'make release  the same, checked and tried, with its sdist and notes; CONTRIBUTING.md'
 	@echo 'make clean   removes what the other targets made'
 
 setup: $(READY)

@@ -1,4 +1,4 @@
-"""`python -m release`: check, build and try a release. See docs/releasing.md."""
+"""`python -m release`: check, build and try a release. See CONTRIBUTING.md."""
 
 from __future__ import annotations
 
