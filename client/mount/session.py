@@ -26,7 +26,8 @@ except OSError as missing:
 import ctypes
 
 from .attributes import Attributes
-from .tree import Caller, MountedTree, name_bytes_max
+from .handles import Caller
+from .tree import MountedTree, name_bytes_max
 
 log = logging.getLogger("peacefs.mount")
 
