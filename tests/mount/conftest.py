@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.mounted_tree import mounted, require_fuse
 
+from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 
 
@@ -22,3 +23,10 @@ def mount_point(shared_cluster: LocalCluster, tmp_path_factory: pytest.TempPathF
 def here(mount_point: Path, home: str) -> Path:
     """The test's own directory, `home`, in the mount."""
     return mount_point / home.lstrip("/")
+
+
+@pytest.fixture
+def superuser(shared_cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
+    """Yield a client of the account that runs the coordinator."""
+    with PeaceFileSystem(shared_cluster.http_address) as opened:
+        yield opened
