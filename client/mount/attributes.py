@@ -26,7 +26,7 @@ class Attributes:
 
 def attributes_of(status: FileStatus, identities: Identities) -> Attributes:
     kind = stat.S_IFDIR if status.is_directory else stat.S_IFREG
-    uid, gid = identities.uid(status.owner), identities.gid(status.group)
+    uid, gid = identities.uid(status.owner), identities.gid(status.group, status.owner)
     return Attributes(kind | status.permission, uid, gid, status.length, status.modified_ms, status.accessed_ms)
 
 
@@ -41,10 +41,11 @@ def attributes_of_open(file: OpenFile, status: FileStatus, identities: Identitie
 def attributes_of_local(file: OpenFile, user: str, identities: Identities) -> Attributes:
     """Return the attributes of a file that only local processes see yet."""
     pending = file.pending
+    owner = user if pending.owner is None else pending.owner
     return Attributes(
         stat.S_IFREG | pending.mode,
-        identities.uid(user if pending.owner is None else pending.owner),
-        os.getgid() if pending.group is None else identities.gid(pending.group),
+        identities.uid(owner),
+        os.getgid() if pending.group is None else identities.gid(pending.group, owner),
         file.local_length or 0,
         pending.modified_ms or file.modified_ms,
         pending.accessed_ms or file.modified_ms,

@@ -18,8 +18,8 @@ def process_of(thread: int) -> int:
     return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("Tgid:")), 0)
 
 
-def have_open(processes: Iterable[int], path: str) -> bool:
-    """Return whether one of the processes has a descriptor of a file whose path ends with `path`.
+def have_open_for_writing(processes: Iterable[int], path: str) -> bool:
+    """Return whether one of the processes can write to a file whose path ends with `path`.
 
     A descriptor that is just being closed does not count. A process that may not be looked at has none.
     """
@@ -27,15 +27,20 @@ def have_open(processes: Iterable[int], path: str) -> bool:
         # Not with pathlib: this runs at each close of a written file.
         try:
             with os.scandir(f"{_PROCESSES}/{process}/fd") as descriptors:
-                if any(_leads_to(descriptor.path, path) for descriptor in descriptors):
+                if any(_writes_to(process, descriptor.name, path) for descriptor in descriptors):
                     return True
         except OSError:
             continue
     return False
 
 
-def _leads_to(link: str, path: str) -> bool:
+def _writes_to(process: int, descriptor: str, path: str) -> bool:
+    directory = f"{_PROCESSES}/{process}"
     try:
-        return os.readlink(link).endswith(path)  # noqa: PTH115
+        if not os.readlink(f"{directory}/fd/{descriptor}").endswith(path):  # noqa: PTH115
+            return False
+        facts = Path(f"{directory}/fdinfo/{descriptor}").read_text().splitlines()
     except OSError:
         return False
+    flags = next((int(line.split()[1], 8) for line in facts if line.startswith("flags:")), 0)
+    return flags & os.O_ACCMODE != os.O_RDONLY

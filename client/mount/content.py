@@ -188,6 +188,12 @@ class FileContent:
         """Keep the local changes for another `sync` or `close`."""
         self.is_dirty = True
 
+    def detach(self, room: int) -> list[Step]:
+        """Have the whole content in the stage, because the published version is going to be deleted."""
+        steps = self._change_staged(room, self.length, [], self.length)
+        self.published = None
+        return steps
+
     def delete(self) -> list[Step]:
         """Keep the content for local processes only, after its name was deleted."""
         if self.stream is None or self.staged_from != 0:

@@ -25,9 +25,15 @@ class Identities:
             return os.getuid() if owner == self._user else NOBODY
         return known
 
-    def gid(self, group: str) -> int:
+    def gid(self, group: str, owner: str) -> int:
+        """Return the number of a file's group; for an unknown group of the mount's user, that of the mount.
+
+        So programs that keep owners, such as `cp -a`, find that the user's files are the user's already.
+        """
         known = _gid(group)
-        return NOBODY if known is None else known
+        if known is None:
+            return os.getgid() if owner == self._user else NOBODY
+        return known
 
     @staticmethod
     def owner(uid: int) -> str:

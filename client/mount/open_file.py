@@ -23,6 +23,8 @@ from .stage import Stage, StagingRoom
 
 # A staged file up to this length is published in one call.
 published_at_once_bytes_max: Final = 1 * MIB
+# A longer file that is deleted while it is open gets a hidden name in the cluster, until it is closed.
+detached_bytes_max: Final = 8 * MIB
 _ZEROS: Final = bytes(MIB)
 
 
@@ -34,14 +36,18 @@ class OpenFile:
     """
 
     def __init__(
-        self, files: PeaceFileSystem, room: StagingRoom, path: str, status: FileStatus | None, mode: int
+        self,
+        files: PeaceFileSystem,
+        room: StagingRoom,
+        path: str,
+        status: FileStatus | None,
+        mode: int,
+        published: Callable[[str], None],
     ) -> None:
-        """`status` is None for a new file, which gets this mode."""
+        """`status` is None for a new file, which gets this mode. `published` is called with the path."""
         self.path = path
         self.status = status
         self.pending = PendingAttributes(mode)
-        #: The processes that opened the file for writing, or wrote.
-        self.writers: set[int] = set()
         self.handles = 0
         self.writing_handles = 0
         #: Rises when local changes were published, after which readers open the file again.
@@ -53,12 +59,17 @@ class OpenFile:
         self.lock = threading.RLock()
         self._files = files
         self._room = room
+        self._published = published
         self._content: FileContent | None = None if status else FileContent(None)
         self._stage: Stage | None = None
+        #: The part of the room that the stage has taken.
+        self._staged_bytes = 0
         self._sink: FileSink | None = None
         #: Reads the published version below the staged bytes.
         self._base: VersionReader | None = None
         self._fault: BaseException | None = None
+        #: True while steps are executed: the cluster may not have the change yet.
+        self._is_changing = False
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -75,7 +86,8 @@ class OpenFile:
     def local_length(self) -> int | None:
         """The length for local processes if it may differ from the cluster's."""
         content = self._content
-        return content.length if content is not None and (content.is_dirty or content.stream) else None
+        is_own = content is not None and (self._is_changing or content.is_dirty or content.stream is not None)
+        return content.length if content is not None and is_own else None
 
     def read_into(self, reader: VersionReader | None, offset: int, target: memoryview) -> int | None:
         """Read the changed content. Return None if there is none: then the handle reads its own version."""
@@ -116,11 +128,10 @@ class OpenFile:
                 self._content = FileContent(self.status.length)
             self._change(lambda content, _room: content.replace())
 
-    def write(self, offset: int | None, data: bytes, writer: int) -> int:
+    def write(self, offset: int | None, data: bytes) -> int:
         """Write at an offset, or at the end if it is None."""
         with self.lock:
             content = self._changeable()
-            self.writers.add(writer)
             at = content.length if offset is None else offset
             self._change(lambda content, room: content.write(at, len(data), room), data)
             return len(data)
@@ -137,6 +148,20 @@ class OpenFile:
     def sync(self) -> None:
         """Publish local changes, and go on."""
         self._publish(lambda content, _room: content.sync())
+
+    def detach(self) -> bool:
+        """Stage the whole content before the file is deleted. Return False if it is too long for that."""
+        with self.lock:
+            content = self._changeable()
+            if content.length > detached_bytes_max:
+                return False
+            try:
+                self._change(lambda content, room: content.detach(room))
+            except OSError as error:
+                if error.errno != errno.EFBIG:
+                    raise
+                return False
+            return True
 
     def delete(self) -> None:
         """Never publish again. The file stays as it is for its handles."""
@@ -155,11 +180,14 @@ class OpenFile:
     def end(self) -> None:
         """Release everything. What was not published is lost."""
         with self.lock:
-            if self._content is not None:
-                self._room.take(-self._content.staged_bytes)
             self._forget_local()
 
+    def _count_staged(self, content: FileContent | None) -> None:
+        counted, self._staged_bytes = self._staged_bytes, 0 if content is None else content.staged_bytes
+        self._room.take(self._staged_bytes - counted)
+
     def _forget_local(self) -> None:
+        self._count_staged(None)
         if self._sink is not None:
             sink, self._sink = self._sink, None
             sink.discard()
@@ -194,23 +222,28 @@ class OpenFile:
         content = self._content
         assert content is not None
         before, length = content.staged_bytes, content.length
-        # Raises EFBIG before anything has changed.
-        wanted = decide(content, self._room.free + before)
+        self._is_changing = True
+        try:
+            # Raises EFBIG before anything has changed.
+            self._carry_out(decide(content, self._room.free + before), content, length, data)
+        finally:
+            self._is_changing = False
+        if data or content.length != length:
+            self.modified_ms = time.time_ns() // 1_000_000
+
+    def _carry_out(self, wanted: list[Step], content: FileContent, length: int, data: bytes) -> None:
         try:
             for step in wanted:
                 self._execute(step, length, data)
         except BaseException as fault:
-            self._room.take(content.staged_bytes - before)
+            self._count_staged(content)
             if wanted == [steps.Publish()]:
                 content.publish_failed()
                 raise
             self._fault = fault
-            self._room.take(-content.staged_bytes)
             self._forget_local()
             raise
-        self._room.take(content.staged_bytes - before)
-        if data or content.length != length:
-            self.modified_ms = time.time_ns() // 1_000_000
+        self._count_staged(content)
 
     def _execute(self, step: Step, length: int, data: bytes) -> None:
         """Execute one step. `length` is that of the content before the change, `data` what the caller writes."""
@@ -312,3 +345,4 @@ class OpenFile:
         if not self.pending.is_empty:
             self.status = self._files.status(self.path)
             self.pending.apply(self._files, self.status)
+        self._published(self.path)

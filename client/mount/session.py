@@ -26,7 +26,8 @@ except OSError as missing:
 import ctypes
 
 from .attributes import Attributes
-from .tree import Caller, MountedTree, name_bytes_max
+from .handles import Caller
+from .tree import MountedTree, name_bytes_max
 
 log = logging.getLogger("peacefs.mount")
 
@@ -235,9 +236,18 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]
 
 def serve(tree: MountedTree, directory: str, options: dict[str, Any], ready: Callable[[], None]) -> None:
     """Mount, call `ready`, and serve until an unmount or a signal. Raises OSError if it cannot mount."""
+    begun = []
+
+    def begin() -> None:
+        begun.append(True)
+        ready()
+
     try:
-        _Session(_Operations(tree, ready), directory, foreground=True, **options)
+        _Session(_Operations(tree, begin), directory, foreground=True, **options)
     except RuntimeError as failed:
+        if begun:
+            # A signal ended it.
+            return
         raise OSError(errno.EIO, "cannot mount; the line above says why", directory) from failed
 
 

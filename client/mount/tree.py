@@ -13,16 +13,16 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Final
 
-from peacefs.client.control.values import Space
+from peacefs.client.control.values import FileStatus, Space
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.os_errors import as_os_error
-from peacefs.protocol.errors import AccessDenied, FileNotFound, PeacefsError
+from peacefs.protocol.errors import AccessDenied, FileNotFound, PeacefsError, RenameRefused
 
 from .attributes import Attributes, attributes_of, attributes_of_local, attributes_of_open
-from .callers import have_open, process_of
+from .callers import have_open_for_writing, process_of
+from .handles import WRITING, Caller, Handle
 from .identities import Identities
 from .lookups import Lookups
 from .open_file import OpenFile
@@ -35,28 +35,6 @@ log = logging.getLogger("peacefs.mount")
 name_bytes_max: Final = 255
 #: The names that libfuse gives to files that were deleted while they are open.
 HIDDEN_PREFIX: Final = ".fuse_hidden"
-_WRITING: Final = os.O_WRONLY | os.O_RDWR
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who makes a request: a thread of a local process, and its user and group."""
-
-    thread: int
-    uid: int
-    gid: int
-
-
-class Handle:
-    """An open file of one program. Reads the version that it opened until a local process changes the file."""
-
-    def __init__(self, file: OpenFile, flags: int) -> None:
-        self.file = file
-        # To make a file is to change it, even if it is opened for reading.
-        self.is_writing = bool(flags & (_WRITING | os.O_CREAT))
-        self.is_appending = bool(flags & os.O_APPEND)
-        self.reader: VersionReader | None = None
-        self.generation = -1
 
 
 @contextmanager
@@ -135,7 +113,7 @@ class MountedTree:
         with _as_os_errors(), self._lock:
             file = self._open.get(path)
             if file is None:
-                file = OpenFile(self._files, self._room, path, None, stat.S_IMODE(mode) & 0o1777)
+                file = self._file(path, None, stat.S_IMODE(mode) & 0o1777)
                 file.is_exclusive = bool(flags & os.O_EXCL)
                 if caller.uid != self._uid:
                     file.pending.owner = self._identities.owner(caller.uid)
@@ -153,12 +131,12 @@ class MountedTree:
                 status = self._lookups.fresh_status(path)
                 if status.is_directory:
                     raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-                if flags & _WRITING:
+                if flags & WRITING:
                     self._lookups.check_access(path, "-w-")
                 with self._lock:
                     file = self._open.get(path)
                     if file is None:
-                        file = OpenFile(self._files, self._room, path, status, status.permission)
+                        file = self._file(path, status, status.permission)
                         self._open[path] = file
                     number = self._opened(file, flags, caller)
             else:
@@ -176,13 +154,16 @@ class MountedTree:
                 raise
             return number
 
+    def _file(self, path: str, status: FileStatus | None, mode: int) -> OpenFile:
+        return OpenFile(self._files, self._room, path, status, mode, self._lookups.forget)
+
     def _opened(self, file: OpenFile, flags: int, caller: Caller) -> int:
         number, handle = next(self._numbers), Handle(file, flags)
         self._handles[number] = handle
         file.handles += 1
         if handle.is_writing:
             file.writing_handles += 1
-            file.writers.add(process_of(caller.thread))
+            handle.writers.add(process_of(caller.thread))
         return number
 
     def read_into(self, number: int, offset: int, target: memoryview) -> int:
@@ -193,7 +174,7 @@ class MountedTree:
                 return count
             reader = self._reader(handle)
             if offset >= reader.length and not handle.file.is_deleted:
-                with _missing_ok():
+                with suppress(FileNotFound):
                     extended = handle.file.extended(reader, self._lookups.status(handle.file.path))
                     if extended is not None:
                         handle.reader = reader = extended
@@ -212,9 +193,9 @@ class MountedTree:
     def write(self, number: int, offset: int, data: bytes, caller: Caller) -> int:
         with _as_os_errors():
             handle = self._handles[number]
-            known = handle.file.writers
-            writer = caller.thread if caller.thread in known else process_of(caller.thread)
-            return handle.file.write(None if handle.is_appending else offset, data, writer)
+            if caller.thread not in handle.writers:
+                handle.writers.add(process_of(caller.thread))
+            return handle.file.write(None if handle.is_appending else offset, data)
 
     def truncate(self, path: str, length: int, number: int | None, caller: Caller) -> None:
         with _as_os_errors():
@@ -229,7 +210,6 @@ class MountedTree:
                     file.flush()
             finally:
                 self._closed(opened)
-                self._lookups.forget(path)
 
     def flush(self, number: int, caller: Caller) -> None:
         """Publish at the close of a file, unless a process that writes to it has another descriptor of it."""
@@ -238,20 +218,12 @@ class MountedTree:
             file = handle.file
             if not handle.is_writing or not file.is_dirty or file.is_deleted:
                 return
-            if have_open(file.writers | {process_of(caller.thread)}, file.path):
-                return
-            try:
+            if not have_open_for_writing(handle.writers | {process_of(caller.thread)}, file.path):
                 file.flush()
-            finally:
-                self._lookups.forget(file.path)
 
     def sync(self, number: int) -> None:
         with _as_os_errors():
-            file = self._handles[number].file
-            try:
-                file.sync()
-            finally:
-                self._lookups.forget(file.path)
+            self._handles[number].file.sync()
 
     def release(self, number: int) -> None:
         """Forget a handle after its last descriptor was closed."""
@@ -273,8 +245,6 @@ class MountedTree:
             is_last = file.handles == 0
             if is_last and self._open.get(file.path) is file:
                 del self._open[file.path]
-        if handle.is_writing:
-            self._lookups.forget(file.path)
         if is_last:
             file.end()
         elif handle.is_writing and not file.writing_handles:
@@ -292,7 +262,8 @@ class MountedTree:
             try:
                 self._files.mkdirs(path, stat.S_IMODE(mode) & 0o1777)
                 if caller.uid != self._uid:
-                    with _denied_ok():
+                    # Only a superuser gives files away.
+                    with suppress(AccessDenied):
                         owner, group = self._identities.owner(caller.uid), self._identities.group(caller.gid)
                         self._files.set_owner(path, owner, group)
             finally:
@@ -301,7 +272,7 @@ class MountedTree:
     def remove_directory(self, path: str) -> None:
         with _as_os_errors():
             with self._lock:
-                if any(known.startswith(path + "/") for known, file in self._open.items() if file.is_local):
+                if self._has_local_below(path):
                     raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             if not self._files.status(path).is_directory:
                 raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -332,11 +303,17 @@ class MountedTree:
                 return
             with self._lock:
                 moved = [file for path, file in self._open.items() if path == source or _is_below(path, source)]
+                if self._has_local_below(target):
+                    raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             for file in moved:
                 # A stream belongs to the old name.
                 file.flush()
             try:
                 self._files.rename(source, target, overwrite=replaces)
+            except RenameRefused:
+                if self._is_full(target):
+                    raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY)) from None
+                raise
             finally:
                 self._lookups.forget(source)
                 self._lookups.forget(target)
@@ -346,6 +323,18 @@ class MountedTree:
                     self._move(file, target + file.path[len(source) :])
             if replaced is not None and replaced not in moved:
                 replaced.delete()
+
+    def _has_local_below(self, directory: str) -> bool:
+        """Return whether there is a file that the cluster does not know. The caller holds the lock."""
+        return any(
+            file.is_local and not file.is_deleted and _is_below(path, directory)
+            for path, file in self._open.items()
+        )
+
+    def _is_full(self, path: str) -> bool:
+        with suppress(FileNotFound):
+            return self._files.status(path).is_directory and any(page.entries for page in self._files.pages(path))
+        return False
 
     def exchange(self, one: str, other: str) -> None:
         """Exchange two names of one directory."""
@@ -367,12 +356,14 @@ class MountedTree:
         file = self._open.get(source)
         if file is None:
             return False
-        file.delete()
-        if not file.is_local:
-            try:
+        try:
+            if not file.is_local and file.detach():
+                self._files.delete(source)
+            elif not file.is_local:
                 self._files.rename(source, target, overwrite=True)
-            finally:
-                self._lookups.forget(source)
+        finally:
+            self._lookups.forget(source)
+        file.delete()
         with self._lock:
             self._move(file, target)
         return True
@@ -460,19 +451,6 @@ class MountedTree:
                 del file.pending.xattrs[name]
             else:
                 self._files.xattrs.remove(path, name)
-
-
-@contextmanager
-def _missing_ok() -> Iterator[None]:
-    with suppress(FileNotFound):
-        yield
-
-
-@contextmanager
-def _denied_ok() -> Iterator[None]:
-    # Only a superuser gives files away.
-    with suppress(AccessDenied):
-        yield
 
 
 def _parent(path: str) -> str:

@@ -86,7 +86,7 @@ _OPERATIONS = st.one_of(
     st.tuples(st.just("write"), _OFFSETS, st.binary(max_size=200)),
     st.tuples(st.just("append"), st.just(0), st.binary(max_size=200)),
     st.tuples(st.just("truncate"), _OFFSETS, st.just(b"")),
-    st.tuples(st.sampled_from(["sync", "close", "replace"]), st.just(0), st.just(b"")),
+    st.tuples(st.sampled_from(["sync", "close", "replace", "detach"]), st.just(0), st.just(b"")),
 )
 
 
@@ -127,11 +127,16 @@ def _play(played: Played, operations: list[tuple[str, int, bytes]]) -> None:
                 case "replace":
                     wanted = content.replace()
                     model.clear()
+                case "detach":
+                    wanted = content.detach(ROOM)
         except OSError as refused:
             refusals.append(refused.errno)
             assert (content.length, bytes(model)) == (length, before), "a refusal changes nothing"
             continue
         played.play(wanted, data, length)
+        if name == "detach":
+            # The caller deletes the file.
+            played.cluster = None
         assert content.length == len(model)
         assert content.staged_bytes <= ROOM
         for version in played.versions[seen:]:
