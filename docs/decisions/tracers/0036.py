@@ -37,7 +37,7 @@ directory = scratch.name
 
 
 def node(name):
-    """A task that goes on until it is told to end, and says in which process it is."""
+    """Run until told to end, and say in which process."""
     import os, time
     from pathlib import Path
 

@@ -7,7 +7,7 @@ target = Target("datanode", "dn-1", "node:9866", "10.0.0.1:9866")
 
 
 def spoken(connector, acceptor):
-    """The version that two services speak, each with its range."""
+    """Return the version that two services speak, each with its range."""
     gateway = Identity("ours", "datanode", "dn-2", signer, versions=SpokenVersions(*connector))
     node = Identity(
         "ours", "datanode", "dn-1", signer, addresses=("node:9866",), versions=SpokenVersions(*acceptor)
