@@ -1,8 +1,10 @@
 // Racks, datanodes and disks; alerts in words; repairs; coordinators.
 
+import { actions } from "./actions.js";
 import { badge, h, show, table, tiles } from "./dom.js";
 import { count, percent, seconds, size } from "./format.js";
 import { meter } from "./charts.js";
+import { ask, session } from "./session.js";
 
 const LEVELS = { critical: "Critical", warning: "Warning", notice: "Notice" };
 
@@ -82,7 +84,32 @@ function datanode(node, streams) {
     node.disks.length ? h("details", null, h("summary", null, count(node.disks.length, "disk")), h("ul", null, node.disks.map((disk) =>
       h("li", { key: disk.directory }, h("span", { class: "mono" }, disk.directory), " ",
         badge(disk.state, disk.state === "working" ? "good" : "bad"), ` ${size(disk.used_bytes)} of ${size(disk.capacity_bytes)}, ${count(disk.replicas, "replica")}`,
-        disk.fault ? h("span", { class: "error" }, ` ${disk.fault}`) : null)))) : null);
+        disk.fault ? h("span", { class: "error" }, ` ${disk.fault}`) : null)))) : null,
+    session.told?.administers ? decisions(node) : null);
+}
+
+const MAINTENANCE_HOURS = 4;
+
+/** What an administrator may decide of a datanode, as `peacefs datanodes` does. */
+function decisions({ node, service }) {
+  const decide = async (verb, parameters = {}) => `${node}: ${(await ask(`/v1/datanodes/${encodeURIComponent(node)}/${verb}`, parameters, { method: "POST" })).service}`;
+  return actions(`Decide of ${node}`, [
+    service === "in service" && {
+      key: `decommission ${node}`, label: "Decommission", yes: `Decommission ${node}`,
+      question: `${node} gets no new chunks, and all that it holds is copied to others. To undo it, take it into service again.`,
+      run: () => decide("decommission"),
+    },
+    service === "in service" && {
+      key: `maintenance ${node}`, label: "Maintenance", yes: `Put ${node} into maintenance`,
+      question: `${node} gets no new chunks, and may be away for some hours: what it holds is not copied meanwhile.`,
+      fields: [{ name: "hours", label: "Hours", type: "number", min: "0.1", step: "any", value: MAINTENANCE_HOURS }],
+      run: ({ hours }) => decide("maintenance", { hours }),
+    },
+    service !== "in service" && {
+      key: `recommission ${node}`, label: "Take into service", yes: `Take ${node} into service`,
+      question: `${node} gets new chunks again.`, run: () => decide("recommission"),
+    },
+  ]);
 }
 
 function coordinators(failover) {

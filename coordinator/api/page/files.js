@@ -1,5 +1,6 @@
 // Directories, files with their chunks and replicas on the racks, and what is known of a chunk.
 
+import { actions } from "./actions.js";
 import { badge, facts, h, show, table } from "./dom.js";
 import { count, moment, seconds, size } from "./format.js";
 import { ask, Refused, session, visit, webhdfs } from "./session.js";
@@ -61,6 +62,7 @@ async function loadDirectory(path, status, place, signal) {
   };
   let summary = null;
   const draw = () => show(place, crumbs(path), h("h1", null, path),
+    decisions(path, status),
     summary ? facts([
       ["Holds", `${count(summary.directoryCount, "directory", "directories")}, ${count(summary.fileCount, "file")}, ${size(summary.length)}; ${size(summary.spaceConsumed)} with replicas`],
       ["Quota of names", summary.quota < 0 ? "none" : `${summary.directoryCount + summary.fileCount} of ${summary.quota}`],
@@ -98,6 +100,7 @@ async function loadFile(path, status, place, explain, signal) {
     ["Owner", `${status.owner}:${status.group}, ${status.permission}`],
     ["Modified", moment(status.modificationTime)],
   ]),
+  decisions(path, status),
   h("p", null, h("button", { type: "button", onclick: () => download(path).catch((error) => { said.textContent = error.message; }) }, "Download")), said,
   map(file.chunks),
   table(`${count(file.count, "chunk")} of ${path}`, ["Chunk", ["Offset", "number"], ["Length", "number"], "Replicas"], file.chunks.map((chunk) => ({
@@ -112,6 +115,83 @@ async function loadFile(path, status, place, explain, signal) {
     draw();
   };
   draw();
+}
+
+const TRASH = /^\/user\/([^/]+)\/\.Trash\/(Current|\d{12}(?:-\d+)?)(\/.+)$/;
+
+const change = (path, parameters, method = "PUT") => ask(webhdfs(path), parameters, { method });
+
+function parentOf(path) {
+  return path.slice(0, path.lastIndexOf("/")) || "/";
+}
+
+/** Rename, and never into what is there. */
+const rename = (path, destination) => change(path, { op: "RENAME", destination, renameoptions: "NONE" });
+
+/** What may be done with a file or directory. Whether the viewer has the right is the coordinator's to say. */
+function decisions(path, status) {
+  const isDirectory = status.type === "DIRECTORY";
+  const what = isDirectory ? `${path} and all that is in it` : path;
+  const [, , , original] = TRASH.exec(path) ?? [];
+  const isTrash = /^\/user\/[^/]+\/\.Trash(\/|$)/.test(path);
+  const leave = (target, words) => {
+    location.hash = link(target);
+    return words;
+  };
+  return actions(`Decide of ${path}`, [
+    path !== "/" && !isTrash && {
+      key: `trash ${path}`, label: "Delete", yes: `Delete ${path}`,
+      question: `${what} goes to your trash, and can be put back from there. Where the cluster has no trash, nothing is deleted.`,
+      run: async () => leave(await moveToTrash(path), "It is in the trash."),
+    },
+    path !== "/" && {
+      key: `delete ${path}`, label: "Delete for good", yes: `Delete ${path} for good`,
+      question: `${what} is deleted at once. This cannot be undone. Enter the name to show that you mean it.`,
+      fields: [{ name: "name", label: `Name: ${path.slice(path.lastIndexOf("/") + 1)}`, type: "text", autocomplete: "off" }],
+      run: async ({ name }) => {
+        if (name !== path.slice(path.lastIndexOf("/") + 1)) throw new Error("Nothing is deleted: that is another name.");
+        if (!(await change(path, { op: "DELETE", recursive: "true" }, "DELETE")).boolean) throw new Error(`${path} is not there any more.`);
+        return leave(parentOf(path), "It is deleted.");
+      },
+    },
+    original && {
+      key: `restore ${path}`, label: "Put back", yes: `Put it back to ${original}`,
+      question: `${what} goes back to ${original}.`,
+      run: async () => {
+        await change(parentOf(original), { op: "MKDIRS" });
+        await rename(path, original);
+        return leave(original, "It is back.");
+      },
+    },
+    isDirectory && session.told?.superuser && {
+      key: `quota ${path}`, label: "Change quotas", yes: `Set the quotas of ${path}`,
+      question: "-1 removes a quota. Space counts each replica.",
+      fields: [{ name: "names", label: "Names", type: "number", min: "-1", value: -1 }, { name: "space", label: "Bytes", type: "number", min: "-1", value: -1 }],
+      run: async ({ names, space }) => {
+        await change(path, { op: "SETQUOTA", namespacequota: names, storagespacequota: space });
+        return "The quotas are set; measure it to see them.";
+      },
+    },
+  ]);
+}
+
+/** As `peacefs rm` does; return where it is now. */
+async function moveToTrash(path) {
+  const { FsServerDefaults: defaults } = await ask(webhdfs("/"), { op: "GETSERVERDEFAULTS" });
+  if (!defaults.trashInterval) throw new Error("This cluster has no trash (--trash-minutes of the coordinator): nothing is deleted.");
+  const trash = (await ask(webhdfs("/"), { op: "GETTRASHROOT" })).Path;
+  if (trash.startsWith(`${path}/`)) throw new Error(`${path} contains the trash.`);
+  const wanted = `${trash}/Current${path}`;
+  await change(parentOf(wanted), { op: "MKDIRS", permission: "700" });
+  try {
+    await rename(path, wanted);
+    return wanted;
+  } catch (error) {
+    if (!(error instanceof Refused) || !/exist/i.test(error.message)) throw error;
+    const other = `${wanted}${Date.now()}`;
+    await rename(path, other);
+    return other;
+  }
 }
 
 function kind(replica) {

@@ -1,5 +1,6 @@
 // Begins: the views by their names after the #, who looks, and how the connection fares.
 
+import { forgetActions } from "./actions.js";
 import { h, show } from "./dom.js";
 import { Live, session } from "./session.js";
 import * as cluster from "./cluster.js";
@@ -99,6 +100,7 @@ const shell = {
 function start() {
   const [name, path, query] = route();
   opened?.();
+  forgetActions();
   live?.stop();
   live = null;
   header();

@@ -1,5 +1,6 @@
 // Supervised queries, the agents that run them, and what drivers report.
 
+import { actions } from "./actions.js";
 import { badge, h, sheet, show, table } from "./dom.js";
 import { count, milliseconds, moment, seconds } from "./format.js";
 import { ask } from "./session.js";
@@ -63,7 +64,56 @@ function card(query, reports, logs, look) {
     query.checkpoint ? h("p", null, h("a", { href: `#/checkpoints${query.checkpoint.split("/").map(encodeURIComponent).join("/")}` }, query.checkpoint)) : null,
     report ? lastBatch(report) : null,
     query.run ? h("p", null, h("button", { type: "button", onclick: () => look(query.name) }, logs.has(query.name) ? "Look at the log again" : "Look at its log")) : null,
+    decisions(query),
     logs.has(query.name) ? h("pre", { tabindex: "0", role: "region", "aria-label": `Log of ${query.name}` }, logs.get(query.name)) : null);
+}
+
+const OVER = ["ended", "stopped", "failed"];
+const STOP_LOOK_MS = 500;
+const STOP_LOOKS_MAX = 240;
+
+/** What the query's user, or a superuser, may do with it, as `peacefs supervise` does. */
+function decisions(query) {
+  const place = `/v1/queries/${encodeURIComponent(query.name)}`;
+  const stop = () => ask(`${place}/stop`, {}, { method: "POST" });
+  const start = () => ask("/v1/queries", {}, {
+    method: "POST",
+    body: {
+      name: query.name, user: query.user, command: query.command, checkpoint: query.checkpoint, nodes: query.nodes,
+      restarts_max: query.restarts_max, standby: Boolean(query.standby),
+    },
+  });
+  const restart = async () => {
+    await stop();
+    for (let looks = 0; !OVER.includes((await ask(place)).phase); looks += 1) {
+      if (looks === STOP_LOOKS_MAX) throw new Error(`${query.name} is told to stop, and has not stopped within two minutes; start it when it has.`);
+      await new Promise((done) => { setTimeout(done, STOP_LOOK_MS); });
+    }
+    await start();
+    return `${query.name} was stopped, and is to be started again.`;
+  };
+  const isOver = OVER.includes(query.phase);
+  return actions(`Decide of ${query.name}`, [
+    isOver && {
+      key: `start ${query.name}`, label: "Start", yes: `Start ${query.name}`,
+      question: `${query.name} goes on from its checkpoint, with the command above.`,
+      run: async () => { await start(); return `${query.name} is to be started.`; },
+    },
+    isOver && {
+      key: `forget ${query.name}`, label: "Forget", yes: `Forget ${query.name}`,
+      question: `${query.name} is no longer listed. Its checkpoint stays.`,
+      run: async () => { await ask(place, {}, { method: "DELETE" }); return `${query.name} is forgotten.`; },
+    },
+    !isOver && query.phase !== "stopping" && {
+      key: `stop ${query.name}`, label: "Stop", yes: `Stop ${query.name}`,
+      question: `The driver of ${query.name} is ended. It can be started again, from its checkpoint.`,
+      run: async () => { await stop(); return `${query.name} is told to stop.`; },
+    },
+    !isOver && query.phase !== "stopping" && {
+      key: `restart ${query.name}`, label: "Restart", yes: `Restart ${query.name}`,
+      question: `The driver of ${query.name} is ended, and another is started from its checkpoint.`, run: restart,
+    },
+  ]);
 }
 
 /** What a driver said last. */

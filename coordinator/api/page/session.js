@@ -54,7 +54,7 @@ async function refusal(answer) {
   return new Refused(answer.status, message);
 }
 
-/** The JSON of an answer. Throws Refused with the coordinator's words. */
+/** The JSON of an answer; null where it has none. Throws Refused with the coordinator's words. */
 export async function ask(path, parameters = {}, { method = "GET", body, signal } = {}) {
   const options = { method, headers: headers(method !== "GET"), signal, cache: "no-store" };
   if (body !== undefined) {
@@ -69,7 +69,8 @@ export async function ask(path, parameters = {}, { method = "GET", body, signal 
     throw new Refused(0, "The coordinator does not answer. Is it running?");
   }
   if (!answer.ok) throw await refusal(answer);
-  return answer.json();
+  const text = await answer.text();
+  return text ? JSON.parse(text) : null;
 }
 
 /** A view that stays up to date until `stop`. Nothing is asked while the page is hidden. */

@@ -40,6 +40,10 @@ class PageSession(msgspec.Struct, frozen=True):
     user: str
     authentication: str
     administrator: bool
+    #: True if the viewer may set quotas, and see everything.
+    superuser: bool
+    #: True if the viewer may administer the cluster: by an administrator's token, or as a superuser by name.
+    administers: bool
     version: str
     cluster: str
     leads: bool
@@ -67,7 +71,7 @@ def add_live_routes(
             raise FileNotFound(f"there is no view {view[:40]!r}")
         # Viewers who see everything share a view, except of queries: their reports depend on what each may list.
         key = (view, "" if viewer.sees_all and view != "queries" else viewer.user, viewer.sees_all)
-        opening = _event_of(_session(request, viewer.user, sources))
+        opening = _event_of(_session(request, viewer, sources))
         return feed.stream(key, partial(made, viewer), client_of(client_host(request.scope)), opening)
 
 
@@ -119,12 +123,14 @@ class _Views:
         return msgspec.json.encode(QueriesView(self._supervising.shown_to(viewer), reports))
 
 
-def _session(request: Request, user: str, sources: StatusSources) -> PageSession:
+def _session(request: Request, viewer: Viewer, sources: StatusSources) -> PageSession:
     caller, failover = caller_of(request.scope), sources.failover()
     return PageSession(
-        user=user,
+        user=viewer.user,
         authentication="simple" if caller is None else caller.via.value,
         administrator=caller is not None and caller.is_administrator,
+        superuser=viewer.sees_all,
+        administers=viewer.sees_all if caller is None else caller.is_administrator,
         version=peacefs.__version__,
         cluster=sources.cluster_id,
         leads=failover is None or failover.leads,
