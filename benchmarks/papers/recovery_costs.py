@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from benchmarks.dataflows.costs import Traffic
+from benchmarks.dataflows.link_traffic import LinkTraffic
 from benchmarks.papers.ha_experiment import Measured, Setup, measure
 from benchmarks.papers.ha_results import APPROACHES
 from benchmarks.processor_time import cpu_s
@@ -41,9 +43,7 @@ from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.costs import Traffic
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
-from peacefs.dataflow.hosts.link_traffic import LinkTraffic
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia

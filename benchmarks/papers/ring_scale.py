@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.dataflows.seeded_ring import KillSet, RingFunctions, RingTimes, SeededRing
 from benchmarks.report import show
-from peacefs.dataflow.hosts.seeded_ring import KillSet, RingFunctions, RingTimes, SeededRing
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
 from peacefs.dataflow.ring.settings import RingSettings

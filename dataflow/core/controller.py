@@ -24,6 +24,7 @@ from .messages import (
     EventsHappened,
     EventsKept,
     HistoryWanted,
+    Message,
     NodeAlive,
     NodeHeartbeat,
     Placement,
@@ -132,6 +133,33 @@ class ControllerCore:
         return None if member is None else member.session
 
     # -- events ---------------------------------------------------------------------------------------
+
+    def received(self, now_s: float, node: str, message: Message) -> list[Effect]:
+        """Take a message of a node."""
+        match message:
+            case NodeHeartbeat():
+                return self.heartbeat(now_s, message)
+            case NodeAlive():
+                self.alive(message)
+            case CheckpointStored():
+                return self.checkpoint_stored(node, message)
+            case RestartPointReached():
+                return self.restart_point_reached(node, message)
+            case EventsHappened():
+                return self.events_happened(node, message)
+            case HistoryWanted():
+                return self.history_wanted(node, message)
+            case StandbyReady():
+                self.standby_ready(message)
+            case StandbyInStep():
+                return self.standby_in_step(node, message)
+            case UnitStopped():
+                return self.unit_stopped(message)
+            case UnitRecovered():
+                self.unit_recovered(message)
+            case _:
+                raise AssertionError(f"{type(message).__name__} is not for the controller")
+        return []
 
     def heartbeat(self, now_s: float, beat: NodeHeartbeat) -> list[Effect]:
         member = self._members.get(beat.node)

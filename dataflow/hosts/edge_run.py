@@ -31,21 +31,15 @@ from peacefs.dataflow.core.effects import (
     SinkEnded,
     StopQuery,
 )
+from peacefs.dataflow.core.exchange import ExchangeMessage
 from peacefs.dataflow.core.late_rows import LateRowCounts
 from peacefs.dataflow.core.messages import (
-    CheckpointStored,
-    EventsHappened,
-    HistoryWanted,
     Message,
-    NodeAlive,
     NodeHeartbeat,
     Placement,
-    RestartPointReached,
     RowsLate,
-    StandbyInStep,
     StandbyReady,
     UnitRecovered,
-    UnitStopped,
 )
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_tick_s
@@ -56,14 +50,12 @@ from peacefs.protocol.errors import PeacefsError, RunSuperseded, StartupError
 
 from .checkpoint_store import UnitCheckpoints, delete, retain
 from .driver_fence import DriverFence, OpenFence
-from .interface import Sink, Source
-from .link_traffic import LinkTraffic
+from .interface import LinkMeter, RowMeter, Sink, Source
 from .links import Links
 from .node_pool import NodePool
 from .node_process import EDGE, NodeOrders
 from .query_record import RunRecord, new_record, read_record
 from .query_run import HostedRun, check_ends
-from .row_counts import RowCounts
 from .run_events import (
     CheckpointTaken,
     NodeLost,
@@ -97,8 +89,8 @@ class RunOptions:
     datanode_of: Mapping[str, str] = field(default_factory=dict)
     observer: Observer | None = None
     guarantee: Recovery | None = None
-    traffic: LinkTraffic | None = None
-    row_counts: RowCounts | None = None
+    traffic: LinkMeter | None = None
+    row_counts: RowMeter | None = None
 
 
 class EdgeRun(HostedRun):
@@ -293,36 +285,23 @@ class EdgeRun(HostedRun):
 
     def _received(self, peer: str, message: Message) -> None:
         now_s = time.monotonic()
+        if isinstance(message, ExchangeMessage | Placement):
+            self._perform(self._edge.received(now_s, peer, message))
+            self._room.set()
+            return
         match message:
-            case NodeHeartbeat():
-                self._is_there(peer)
-                self._perform(self._controller.heartbeat(now_s, message))
-            case NodeAlive():
-                self._controller.alive(message)
-            case CheckpointStored():
-                self._perform(self._controller.checkpoint_stored(peer, message))
-            case RestartPointReached():
-                self._perform(self._controller.restart_point_reached(peer, message))
-            case EventsHappened():
-                self._perform(self._controller.events_happened(peer, message))
-            case HistoryWanted():
-                self._perform(self._controller.history_wanted(peer, message))
-            case StandbyReady(unit):
-                if self._controller.standby_ready(message):
-                    self._tell(StandbyHasCopy(unit))
             case RowsLate():
                 for operator in self._late_rows.add(message):
                     log.warning("query %r: %r has left out rows that came late", self._network.name, operator)
-            case UnitStopped():
-                self._perform(self._controller.unit_stopped(message))
-            case StandbyInStep():
-                self._perform(self._controller.standby_in_step(peer, message))
+                return
+            case NodeHeartbeat():
+                self._is_there(peer)
+            case StandbyReady(unit):
+                if self._controller.standby_ready(message):
+                    self._tell(StandbyHasCopy(unit))
             case UnitRecovered(unit, incarnation, load_us, replay_us):
-                self._controller.unit_recovered(message)
                 self._tell(RecoveryMeasured(unit, incarnation, load_us / 1e6, replay_us / 1e6))
-            case _:
-                self._perform(self._edge.received(now_s, peer, message))
-                self._room.set()
+        self._perform(self._controller.received(now_s, peer, message))
 
     def _broken(self, peer: str) -> None:
         now_s = time.monotonic()

@@ -37,10 +37,9 @@ from peacefs.state.warm import warm
 
 from .beats import Beats
 from .checkpoint_store import UnitCheckpoints
-from .link_traffic import LinkTraffic
+from .interface import LinkMeter, RowMeter
 from .links import Links
 from .node_main import run_as_ordered
-from .row_counts import RowCounts
 from .unexpected import on_unexpected
 from .unit_states import UnitStates
 from .wire import encode
@@ -68,9 +67,9 @@ class NodeOrders:
     bounds: Bounds
     checkpoints: UnitCheckpoints
     #: The count of the bytes that it sends, if anybody wants to know.
-    traffic: LinkTraffic | None = None
+    traffic: LinkMeter | None = None
     #: The count of the rows that it sends.
-    row_counts: RowCounts | None = None
+    row_counts: RowMeter | None = None
 
 
 class NodeProcess:

@@ -25,6 +25,7 @@ from support.dataflows import SAMPLES, SCHEMA, Row, Sample, input_rows
 from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
@@ -32,7 +33,6 @@ from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.ring_run import RingRun
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.active_standby import ActiveStandby

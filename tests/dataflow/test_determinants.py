@@ -16,11 +16,11 @@ from support.determined_samples import ALIGNED, ARBITRARY, determined_rows
 from support.judged_networks import digits
 from support.steps import steps, stride
 
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.failures import CutLink, Failure, Hang, Kill
+from benchmarks.dataflows.outcome import Outcome
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.failures import CutLink, Failure, Hang, Kill
-from peacefs.dataflow.hosts.outcome import Outcome
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.active_standby import ActiveStandby

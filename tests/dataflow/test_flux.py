@@ -20,9 +20,11 @@ from support.dataflows import SAMPLES, SCHEMA, input_rows, passed
 from support.long_runs import often
 from support.steps import steps, stride
 
+from benchmarks.dataflows.comparison import compare_outputs
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.comparison import compare_outputs
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.controller import ControllerCore
 from peacefs.dataflow.core.ha_output import HAOutput
@@ -30,8 +32,6 @@ from peacefs.dataflow.core.messages import NodeHeartbeat, StandbyInStep, UnitPla
 from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.core.pair_reading import PairReading
 from peacefs.dataflow.core.technique import RecoveryPlan
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.grains import Grains
 from peacefs.dataflow.query.network import Network

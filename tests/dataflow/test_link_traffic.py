@@ -14,13 +14,13 @@ import pytest
 from support.dataflows import SAMPLES
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.costs import Traffic
+from benchmarks.dataflows.link_traffic import LinkTraffic
 from peacefs.dataflow.core.messages import Ack, CopyHeld
 from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.costs import Traffic
 from peacefs.dataflow.hosts.edge_run import RunOptions
-from peacefs.dataflow.hosts.link_traffic import LinkTraffic
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass

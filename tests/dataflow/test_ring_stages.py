@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from peacefs.dataflow.hosts.seeded_ring import Join, KillSet, LeaveAt, Move, RingEvent, RingOutcome, SeededRing
+from benchmarks.dataflows.seeded_ring import Join, KillSet, LeaveAt, Move, RingEvent, RingOutcome, SeededRing
 from peacefs.dataflow.ring.edge import RingRelay
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of

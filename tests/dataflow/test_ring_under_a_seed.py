@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from peacefs.dataflow.hosts.failures import CutLink, Hang, Kill
-from peacefs.dataflow.hosts.seeded_ring import (
+from benchmarks.dataflows.failures import CutLink, Hang, Kill
+from benchmarks.dataflows.seeded_ring import (
     Join,
     KillSet,
     LeaveAt,

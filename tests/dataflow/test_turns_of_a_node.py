@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from support.dataflows import input_rows, repeatable
 
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.failures import Kill
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.effects import Effect, SendMessage
 from peacefs.dataflow.core.messages import (
@@ -17,9 +20,6 @@ from peacefs.dataflow.core.messages import (
 )
 from peacefs.dataflow.core.node import NodeCore
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.failures import Kill
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.techniques.amnesia import Amnesia

@@ -6,8 +6,8 @@ import pytest
 from support.dataflows import SAMPLES, input_rows
 from support.executors import Executors
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.flux import Flux

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from peacefs.dataflow.hosts.seeded_ring import RingFunctions, RingOutcome, RingTimes, SeededRing
+from benchmarks.dataflows.seeded_ring import RingFunctions, RingOutcome, RingTimes, SeededRing
 from peacefs.dataflow.ring.arrangement import RingArrangement
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of

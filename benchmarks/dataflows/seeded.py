@@ -37,36 +37,29 @@ from peacefs.dataflow.core.effects import (
 from peacefs.dataflow.core.messages import (
     CONTROLLER,
     CheckpointCost,
-    CheckpointStored,
-    EventsHappened,
-    HistoryWanted,
     Message,
-    NodeHeartbeat,
     Placement,
-    RestartPointReached,
     RowsLate,
     StandbyInStep,
-    StandbyReady,
     UnitRecovered,
-    UnitStopped,
     sequence_of,
 )
 from peacefs.dataflow.core.node import NodeCore
 from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints, delete, name_of, retain
+from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFailed
 from peacefs.protocol.limits import state_page_bytes_choices
 
-from .checkpoint_store import MemoryCheckpoints, delete, name_of, retain
 from .copy_sizes import CopySizes
 from .costs import Costs, Flow, Traffic, VirtualLinks, VirtualTimes
 from .failures import CutLink, Failure, Hang, Kill, KillRunning
 from .outcome import Outcome
 from .processor import Processor
 from .recovery_clock import RecoveryClock
-from .unit_states import UnitStates
 
 EDGE = "edge"
 #: States of a test are small, and each is begun and given up often: a node's death gives up all of its own.
@@ -404,34 +397,15 @@ class SeededRun:
 
     def _at_controller(self, sender: str, message: Message) -> list[Effect]:
         match message:
-            case NodeHeartbeat():
-                return self._controller.heartbeat(self._now_s, message)
-            case CheckpointStored():
-                return self._controller.checkpoint_stored(sender, message)
-            case RestartPointReached():
-                return self._controller.restart_point_reached(sender, message)
-            case EventsHappened():
-                return self._controller.events_happened(sender, message)
-            case HistoryWanted():
-                return self._controller.history_wanted(sender, message)
-            case StandbyReady():
-                self._controller.standby_ready(message)
-                return []
-            case UnitStopped():
-                return self._controller.unit_stopped(message)
             case RowsLate():
                 self.outcome.late.add(message)
                 return []
-            case StandbyInStep(unit):
-                effects = self._controller.standby_in_step(sender, message)
-                if effects:
-                    self.outcome.caught_up.append((self.outcome.steps, unit))
-                return effects
             case UnitRecovered():
-                self._controller.unit_recovered(message)
                 self.outcome.recoveries += 1
-                return []
-        raise AssertionError(f"{type(message).__name__} is not for the controller")
+        effects = self._controller.received(self._now_s, sender, message)
+        if effects and isinstance(message, StandbyInStep):
+            self.outcome.caught_up.append((self.outcome.steps, message.unit))
+        return effects
 
     # -- failures --------------------------------------------------------------------------------------------
 
