@@ -23,11 +23,11 @@ from peacefs.dataflow.core.effects import (
 )
 from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, RowsLate
 from peacefs.dataflow.core.node import NodeCore
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints, delete, retain
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.protocol.errors import QueryFailed
 
@@ -42,20 +42,17 @@ class SampleRun:
 
     def __init__(self, network: Network, technique: Technique, bounds: Bounds) -> None:
         """`technique`: one that needs no second node."""
-        admit(network, technique, None)
-        self._network = network
+        recovery = admit(network, technique)
         self._checkpoints = MemoryCheckpoints()
         self._now_s = 0.0
-        states = UnitStates(
-            self._checkpoints, bounds, network, technique, clock=lambda: self._now_s, in_background=False
-        )
-        self._node = NodeCore(_NODE, "sample", network, technique, states.new, bounds)
-        self._edge = EdgeCore(network, technique, bounds)
+        states = UnitStates(self._checkpoints, bounds, recovery, clock=lambda: self._now_s, in_background=False)
+        self._node = NodeCore(_NODE, "sample", recovery, states.new, bounds)
+        self._edge = EdgeCore(recovery, bounds)
         self._controller = ControllerCore(
             [plan.name for plan in network.units],
             EdgeCore.placements(network, _EDGE),
             edge_node=_EDGE,
-            plan=technique.recovery_plan(network),
+            plan=recovery.plan(),
         )
         self._sent: deque[tuple[str, SendMessage]] = deque()
         self._ended: set[str] = set()

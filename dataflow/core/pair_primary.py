@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from peacefs.dataflow.core.technique import StandbyKind, Technique
 from peacefs.dataflow.limits import dataflow_determinants_per_message_max
 from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.recovery.technique import Replicas
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import MIB
 
@@ -31,6 +31,7 @@ from .messages import (
     StandbyReady,
     TrimOutput,
 )
+from .query_recovery import UnitRecovery
 from .unit import HAUnit
 
 # Copies are sent in pieces, so many of which may be on their way.
@@ -67,15 +68,15 @@ class PrimaryHalf:
     makes one for each unit that runs here and has a standby, and passes it answers and the time.
     """
 
-    def __init__(self, unit: HAUnit, standby: StandbyPlacement, technique: Technique, *, records: bool) -> None:
-        """`records`: events of the unit have to be recorded."""
+    def __init__(self, unit: HAUnit, standby: StandbyPlacement, recovery: UnitRecovery) -> None:
+        technique, records = recovery.technique, recovery.records_events
         self.node, self.incarnation = standby.node, standby.incarnation
         self.unit = unit
-        self._active = technique.standby is StandbyKind.ACTIVE
-        self._symmetric = technique.symmetric
+        self._active = technique.replicas.both_read
+        self._symmetric = technique.replicas is Replicas.EQUALS
         #: True once the controller knows that the standby is in step.
         self.announced = standby.fresh or standby.in_step
-        self._interval_s = technique.standby_interval_s
+        self._interval_s = technique.interval_s
         self._fresh = standby.fresh
         self._told_ready = False
         #: True once an active standby gets what the unit gets.
@@ -239,7 +240,7 @@ class PrimaryHalf:
             upto = output.buffer.first_held - 1
             if upto > self._trimmed.get(stream, 0):
                 self._trimmed[stream] = upto
-                positions = self.unit.trim_watermarks(stream, upto)
+                positions = self.unit.trimmed.made_from(stream, upto)
                 yield self._to_standby(TrimOutput(self.unit.name, self.incarnation, stream, upto, positions))
 
     def _to_standby(self, message: CopyPiece | Determinants | TrimOutput) -> SendMessage:

@@ -14,29 +14,28 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from peacefs.dataflow.core.technique import StandbyKind, Technique
 from peacefs.dataflow.limits import dataflow_copy_number_bits as copy_number_bits
 from peacefs.dataflow.model.batches import OLDEST, START, Position
-from peacefs.dataflow.model.phases import Phases, pack
-from peacefs.dataflow.query.network import Network, UnitPlan
+from peacefs.dataflow.query.network import UnitPlan
+from peacefs.dataflow.recovery.technique import Replicas, Technique
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.protocol.errors import OperatorFailed
 
 from .bounds import BufferBounds
-from .causes import UnitCauses, added
 from .determinants import EventKind, EventLog, UnitEvent
 from .ha_input import HAInput
 from .ha_output import too_much_retained
 from .messages import sequence_of
-from .output_buffer import RowStage
 from .output_hold import OutputHold
+from .query_recovery import QueryRecovery
 from .replicas import replica
 from .restart_point import InputPoint, RestartPoint
+from .restart_points import RestartPoints
 from .unit_edges import describe, read
 from .unit_operators import UnitOperators
 from .unit_output import make_output
 from .unit_start import UnitStart
-from .watermarks import Watermarks
+from .watermarks import TrimmedOutputs
 
 
 class HAUnit:
@@ -50,14 +49,15 @@ class HAUnit:
     def __init__(
         self,
         plan: UnitPlan,
-        network: Network,
-        technique: Technique,
+        recovery: QueryRecovery,
         state: UnitState,
         start: UnitStart,
         bounds: BufferBounds,
     ) -> None:
         self.name = plan.name
         incarnation, restart = start.incarnation, start.restart
+        own = recovery.of(plan.name)
+        technique = own.technique
         self.incarnation, self.slot = incarnation, start.slot
         self._plan = plan
         self._state = state
@@ -75,7 +75,7 @@ class HAUnit:
         described = state.edges()
         #: The number of the last event.
         self.event: int = 0 if described is None else described.get("event", 0)
-        records = technique.keeps_events(plan)
+        records = own.keeps_events
         if restart is not None and records:
             # Events say where it is, which positions do not where the time matters.
             self._replayed = {}
@@ -104,20 +104,21 @@ class HAUnit:
             for stream in plan.inputs
         }
         self.outputs = {
-            stream: make_output(stream, network, technique, plan=plan, incarnation=incarnation, state=state)
+            stream: make_output(stream, recovery, plan=plan, incarnation=incarnation, state=state)
             for stream in plan.outputs
         }
         self._hold = OutputHold(self.outputs)
-        # The input of rows that two replicas number differently.
-        self._watermarks: dict[str, Watermarks] | None = None
-        if technique.standby is StandbyKind.ACTIVE and technique.lineage(incarnation):
-            self._watermarks = {stream: Watermarks() for stream in plan.outputs}
+        #: Rows that consumers have from another replica go from here.
+        self.trimmed = TrimmedOutputs(
+            self.outputs,
+            numbered_differently=technique.replicas is Replicas.FOLLOWER and own.lineage(incarnation) > 0,
+        )
         if edges:
             for stream, each in self.inputs.items():
                 each.ended = edges.inputs[stream].ended
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
-            self._mark()
+            self.trimmed.note(self.positions)
         if restart is not None:
             for stream, number in restart.outputs.items():
                 self.outputs[stream].begin_after(number)
@@ -126,7 +127,7 @@ class HAUnit:
             state,
             self.inputs,
             self.outputs,
-            keeps_stamps=technique.tracks_causes,
+            keeps_stamps=technique.causes is not None,
             chance=self._drawn,
             phases=start.phases,
         )
@@ -136,12 +137,11 @@ class HAUnit:
         if self._journal is not None:
             for stream, source in self.inputs.items():
                 source.cuts = self._journal.cuts(stream)
-        self._causes: UnitCauses | None = None
-        if technique.tracks_causes:
-            self._causes = self._operators.track_causes(event=self.event, records=records)
-        # Points that the controller was told of, by number, and the phases that changed before each.
-        self._unrecorded: dict[int, tuple[RestartPoint, Mapping[str, Phases]]] = {}
-        self._points = 0
+        #: The points at which it could begin again, where rows are kept by causes.
+        self.points: RestartPoints | None = None
+        if technique.causes is not None:
+            causes = self._operators.track_causes(event=self.event, records=records)
+            self.points = RestartPoints(causes, self.inputs, self.outputs)
         self._go_on()
 
     @property
@@ -259,29 +259,8 @@ class HAUnit:
         self.event += 1
         if self._record is not None:
             self._record.append(event)
-        self._mark()
+        self.trimmed.note(self.positions)
         self._hold.note(self.event)
-
-    def _mark(self) -> None:
-        """Note what the rows of outputs were made from, where two replicas number them differently."""
-        if self._watermarks is not None:
-            for stream, output in self.outputs.items():
-                self._watermarks[stream].note(output.buffer.produced, self.positions)
-
-    def trim_watermarks(self, stream: str, upto: int) -> dict[str, Position] | None:
-        """Return what rows up to `upto`, which consumers have, were made from; None where numbers say as much."""
-        if self._watermarks is None:
-            return None
-        found = self._watermarks[stream].at(upto)
-        self._watermarks[stream].drop(upto)
-        return dict(found or {})
-
-    def trim(self, stream: str, upto: int, positions: Mapping[str, Position] | None) -> None:
-        """Drop rows that consumers have from the primary: by number, or by what they were made from."""
-        if self._watermarks is not None:
-            upto = self._watermarks[stream].made_from(positions) if positions else 0
-            self._watermarks[stream].drop(upto)
-        self.outputs[stream].trim(upto)
 
     def _process(self, stream: str, upto: int) -> None:
         source = self.inputs[stream]
@@ -379,31 +358,6 @@ class HAUnit:
         edges = describe(self.inputs, self.outputs)
         return self._state.capture(sequence, {**edges, "event": self.event}, full=full)
 
-    def restart_point(self, level: RowStage) -> tuple[int, RestartPoint, bytes] | None:
-        """Return the latest point at which it could begin, if consumers let it have a new one.
-
-        With it come its number, and the phases that have changed since the last point that was recorded.
-        """
-        assert self._causes is not None
-        if self.silent:
-            return None
-        self._causes.note(self.inputs, self.outputs, self.event)
-        found = self._causes.reached(self.outputs, level)
-        if found is None:
-            return None
-        self._points += 1
-        self._unrecorded[self._points] = found
-        phases: Mapping[str, Phases] = {}
-        for _, changed in self._unrecorded.values():
-            phases = added(phases, changed)
-        return self._points, found[0], pack(phases)
-
-    def recorded(self, number: int) -> Mapping[str, Position]:
-        """Learn that it would begin at a point from now on, and return the rows before it, which may go."""
-        point, _ = self._unrecorded[number]
-        self._unrecorded = {other: each for other, each in self._unrecorded.items() if other > number}
-        return point.begins
-
     # -- what leaves -----------------------------------------------------------------------------------------
 
     def _publish(self, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
@@ -433,4 +387,5 @@ class HAUnit:
 def _beginning(technique: Technique, restart: RestartPoint | None, stream: str) -> Position:
     if restart is not None:
         return restart.inputs[stream].begin
-    return OLDEST if technique.begins_with_oldest else START
+    causes = technique.causes
+    return OLDEST if causes is not None and not causes.recorded else START

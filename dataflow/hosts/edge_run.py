@@ -41,10 +41,10 @@ from peacefs.dataflow.core.messages import (
     StandbyReady,
     UnitRecovered,
 )
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_tick_s
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Replicas, Technique
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.protocol.errors import PeacefsError, RunSuperseded, StartupError
 
@@ -110,25 +110,27 @@ class EdgeRun(HostedRun):
         pool: NodePool,
         options: RunOptions,
     ) -> None:
-        admit(network, technique, options.guarantee)
-        if options.resume and not technique.takes_checkpoints:
+        recovery = self._recovery = admit(network, technique, options.guarantee)
+        keep_nothing = [each.name for each in recovery.techniques if not each.takes_checkpoints]
+        if options.resume and keep_nothing:
             raise StartupError(
-                f"{technique.name} keeps nothing that outlives the program that started a query: begin it without "
-                "resume, or use a technique that takes checkpoints, as SGuard(interval_s=1)"
+                f"{keep_nothing[0]} keeps nothing that outlives the program that started a query: begin it "
+                "without resume, or use a technique that takes checkpoints, as SGuard(interval_s=1)"
             )
         check_ends((each.name for each in network.sources), (each.name for each in network.sinks), sources, sinks)
-        technique.check_nodes(pool.count)
-        self._network, self._technique, self._bounds = network, technique, pool.bounds
+        for each in recovery.techniques:
+            each.check_nodes(pool.count)
+        self._network, self._bounds = network, pool.bounds
         self._sources, self._sinks = sources, sinks
         self._launcher = pool.launcher
         self._names = [f"node-{number}" for number in range(1, pool.count + 1)]
         self._token = secrets.token_hex(16)
         self._options = options
-        self._record = new_record(network, technique.name)
+        self._record = new_record(network, recovery.name)
         self._fence: DriverFence = OpenFence()
         found: RunRecord | None = None
         checkpoints = pool.checkpoints
-        if technique.takes_checkpoints:
+        if len(keep_nothing) < len(recovery.techniques):
             # A driver that is refused does not take over.
             self._found(checkpoints)
             checkpoints, self._fence = checkpoints.begin_run()
@@ -139,7 +141,7 @@ class EdgeRun(HostedRun):
         self._checkpoints = checkpoints
         # Asked for now that no older driver delivers any more.
         delivered = {name: int(getattr(sink, "delivered", 0)) for name, sink in sinks.items()}
-        self._edge = EdgeCore(network, technique, pool.bounds, delivered=delivered if found is not None else None)
+        self._edge = EdgeCore(recovery, pool.bounds, delivered=delivered if found is not None else None)
         self._controller = ControllerCore(
             [plan.name for plan in network.units],
             EdgeCore.placements(network, EDGE),
@@ -148,7 +150,7 @@ class EdgeRun(HostedRun):
             node_timeout_s=pool.node_timeout_s,
             resumed=self._record.checkpoints,
             starts_before=self._record.starts_before,
-            plan=technique.recovery_plan(network),
+            plan=recovery.plan(),
         )
         self._announced: Placement | None = None
         self._late_rows = LateRowCounts()
@@ -169,7 +171,7 @@ class EdgeRun(HostedRun):
                 "another directory"
             )
         record = read_record(found)
-        record.check(self._network, self._technique.name)
+        record.check(self._network, self._recovery.name)
         return record
 
     # -- for the user -----------------------------------------------------------------------------------
@@ -272,8 +274,7 @@ class EdgeRun(HostedRun):
                 secrets.token_hex(8),
                 self._token,
                 self._address,
-                self._network,
-                self._technique,
+                self._recovery,
                 self._bounds,
                 self._checkpoints,
                 self._options.traffic,
@@ -400,13 +401,16 @@ class EdgeRun(HostedRun):
         }
         self._announced = placement
         self._tell(UnitsPlaced(changed))
-        for name, where in placement.units.items() if self._technique.standby is not None else ():
+        paired = self._recovery.plan().replicas
+        for name, where in placement.units.items():
+            if name not in paired:
+                continue
             known = before.get(name)
             alone = where.took_over or (known is not None and known.standby is not None)
             standby = where.standby
             if standby is not None and standby.in_step and (known is None or known.standby != standby):
                 self._tell(PairComplete(name, standby.node))
             if where.node is not None and standby is None and where != known and alone:
-                why = "until it has caught up" if self._technique.symmetric else "no other node is free"
+                why = "until it has caught up" if paired[name] is Replicas.EQUALS else "no other node is free"
                 log.warning("unit %r goes on without a standby: %s", name, why)
                 self._tell(StandbyMissing(name))

@@ -8,8 +8,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from peacefs.dataflow.core.messages import Message
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 
 #: Rows of a source, in order. They are taken as fast as the query processes them.
 Source = Iterable[pa.RecordBatch]

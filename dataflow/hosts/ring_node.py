@@ -13,11 +13,11 @@ from typing import Final
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.ring_settings import RingPlan
 from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
 from peacefs.dataflow.ring.messages import EDGE, Beat, PeerCheckpoint, RingMessage
 from peacefs.dataflow.ring.program import Reducing, plan_of, tables
 from peacefs.dataflow.ring.reducer import ReducerCore
-from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol.errors import PeacefsError
 from peacefs.state import PageManager
 from peacefs.state.warm import warm
@@ -48,8 +48,12 @@ class RingOrders:
     token: str
     edge_address: str
     network: Network
-    technique: PeerRing
+    ring: RingPlan
     bounds: Bounds
+
+    @property
+    def query(self) -> str:
+        return self.network.name
 
 
 class RingNode:
@@ -72,7 +76,7 @@ class RingNode:
             encode=encode,
             new_reader=RingMessageReader,
         )
-        beat_s = orders.technique.settings.beat_s
+        beat_s = orders.ring.settings.beat_s
         self._beats = Beats(orders.name, orders.token, encode, Beat(), every_s=beat_s)
         self._plan = plan_of(orders.network)
         self._core: ReducerCore | None = None
@@ -146,7 +150,7 @@ class RingNode:
             tuple(self._plan.mappers),
             Reducing(self._plan),
             tables(self._plan, pages),
-            self._orders.technique.settings,
+            self._orders.ring.settings,
             begins=message.begins,
         )
         # The first messages may keep it busy for long.

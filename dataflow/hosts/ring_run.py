@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from peacefs.dataflow.limits import dataflow_incarnations_per_run_max, dataflow_tick_s
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
+from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
 from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, SendTo, TellUser
 from peacefs.dataflow.ring.messages import EDGE, Leave, ProcessEnded
@@ -25,7 +27,6 @@ from peacefs.dataflow.ring.program import Mapping as MappingOf
 from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.view import RingMember
 from peacefs.dataflow.techniques.admission import admit
-from peacefs.dataflow.techniques.peer_ring import PeerRing
 
 from .edge_run import RunOptions
 from .interface import Sink, Source
@@ -50,7 +51,7 @@ class RingRun(HostedRun):
     def __init__(
         self,
         network: Network,
-        technique: PeerRing,
+        technique: Technique,
         sources: Mapping[str, Source],
         sinks: Mapping[str, Sink],
         pool: NodePool,
@@ -60,7 +61,8 @@ class RingRun(HostedRun):
         technique.check_nodes(pool.count)
         plan = plan_of(network)
         check_ends(plan.sources, [plan.sink], sources, sinks)
-        self._network, self._technique, self._bounds = network, technique, pool.bounds
+        assert technique.ring is not None
+        self._network, self._ring, self._bounds = network, technique.ring, pool.bounds
         self._sources, self._sinks = sources, sinks
         self._sink_name = plan.sink
         self._mappings = {name: MappingOf(plan, name) for name in plan.mappers}
@@ -68,7 +70,8 @@ class RingRun(HostedRun):
             name: RingRelay(plan.feeds(name), self._mappings[name]) for name in plan.stages if name in plan.goes_to
         }
         self._launcher = pool.launcher
-        self._members = technique.arrange(pool.count)
+        names = [f"node-{number}" for number in range(1, pool.count + 1)]
+        self._members = arrange(names, self._ring.settings.r, self._ring.arrangement)
         self._token = secrets.token_hex(16)
         self._edge: EdgeOfRing | None = None
         self._processes: dict[str, int] = {}
@@ -138,7 +141,7 @@ class RingRun(HostedRun):
         """Start a node, and when it ends another, which is a spare and has another name."""
         for number in range(2, dataflow_incarnations_per_run_max):
             self._begins(_place(name))
-            orders = RingOrders(name, self._token, self._address, self._network, self._technique, self._bounds)
+            orders = RingOrders(name, self._token, self._address, self._network, self._ring, self._bounds)
             await asyncio.to_thread(self._launcher.run_node, orders)
             self._note_lost(name)
             self._tell_others(name)
@@ -179,9 +182,7 @@ class RingRun(HostedRun):
         self._is_there(_place(name))
         self._processes[name] = started.process
         if self._edge is not None:
-            member = RingMember(
-                name, self._technique.arrangement.rack_of.get(_place(name), ""), address, version=1
-            )
+            member = RingMember(name, self._ring.arrangement.rack_of.get(_place(name), ""), address, version=1)
             effects = self._edge.joined(member)
             self._links.send(name, address, BeginNode(tuple(self._edge.view.members.values()), False))
             self._perform(effects)
@@ -195,7 +196,7 @@ class RingRun(HostedRun):
             self._begin_ring()
 
     def _begin_ring(self) -> None:
-        self._edge = EdgeOfRing(self._members, self._mappings, self._technique.settings, self._relays)
+        self._edge = EdgeOfRing(self._members, self._mappings, self._ring.settings, self._relays)
         for member in self._members:
             self._links.send(member.name, member.address, BeginNode(tuple(self._members), True))
         for source, rows in self._sources.items():

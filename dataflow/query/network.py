@@ -9,6 +9,7 @@ from functools import cached_property
 from peacefs.dataflow.model.operator_class import OperatorClass, most_general
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.operators.interface import OperatorSpecification
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol.errors import InvalidQuery
 
 
@@ -80,6 +81,8 @@ class Network:
     sinks: tuple[SinkNode, ...]
     #: The number, from 0, of each unit that is a part of a stage.
     parts: Mapping[str, int] = field(default_factory=dict)
+    #: The techniques of units that have one of their own.
+    techniques: Mapping[str, Technique] = field(default_factory=dict)
 
     @property
     def operator_class(self) -> OperatorClass:

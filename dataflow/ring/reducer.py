@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from peacefs.dataflow.recovery.ring_settings import RingSettings
+
 from .balancer import RingBalancer
 from .checkpointing import Checkpointing
 from .effects import LeaveRing, RingEffect
@@ -43,7 +45,6 @@ from .messages import (
 )
 from .monitor import Monitor
 from .node_context import NodeContext
-from .settings import RingSettings
 from .tokens import Interval
 from .transitions import Transitions
 from .tuple_backup import Piece

@@ -36,21 +36,12 @@ from peacefs.state.structures.unordered_map import UnorderedMap
 from .commits import LoadedLog, UnitLog, WindowCommit
 from .contents import WindowContents
 from .control_tuples import CommitDetail, CommitPlace, TupleKind, commit_rows, stream_type
-from .extent import Extent, WindowChoice
+from .extent import CheckPolicy, Extent
 from .footprints import COMMIT_OF_WINDOW, Footprints
 from .logged_results import LoggedResults
 from .replay import Replay
 
 cec_windows_per_check: Final = 2048
-
-
-@dataclass(frozen=True)
-class CheckPolicy:
-    """Which windows are checked, for `interval_s` in each `period_s`: CI and CP of the paper."""
-
-    choice: WindowChoice
-    interval_s: float
-    period_s: float
 
 
 @dataclass(frozen=True)

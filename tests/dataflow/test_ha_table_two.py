@@ -19,8 +19,8 @@ from benchmarks.dataflows.costs import VirtualTimes
 from benchmarks.dataflows.failures import Kill
 from benchmarks.dataflows.outcome import Outcome
 from benchmarks.dataflows.seeded import SeededRun
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC

@@ -16,8 +16,8 @@ from benchmarks.dataflows.costs import VirtualTimes
 from benchmarks.dataflows.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import QueryFailed

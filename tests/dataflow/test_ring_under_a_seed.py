@@ -27,6 +27,7 @@ from benchmarks.dataflows.seeded_ring import (
     RingOutcome,
     SeededRing,
 )
+from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.ring import (
     checkpointing,
     fragment,
@@ -43,7 +44,6 @@ from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, places_of
 from peacefs.dataflow.ring.messages import EDGE, CopyWanted, PeerCheckpoint
 from peacefs.dataflow.ring.reducer import ReducerCore
-from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.tokens import RING, Interval
 from peacefs.dataflow.ring.view import RingView
 from tests.simulation.seeds import seeds

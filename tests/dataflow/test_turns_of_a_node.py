@@ -19,6 +19,7 @@ from peacefs.dataflow.core.messages import (
     UnitPlacement,
 )
 from peacefs.dataflow.core.node import NodeCore
+from peacefs.dataflow.core.query_recovery import QueryRecovery
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.model.batches import Batch
@@ -36,7 +37,7 @@ def test_node_beats_between_turns_while_it_catches_up() -> None:
     network = repeatable().network
     first, *_ = (plan.name for plan in network.units)
     states = UnitStates(MemoryCheckpoints(), _BOUNDS)
-    core = NodeCore("node", "1", network, Amnesia(), states.new, _BOUNDS)
+    core = NodeCore("node", "1", QueryRecovery(network, Amnesia()), states.new, _BOUNDS)
     placed = {first: UnitPlacement("node", 1), "source in": UnitPlacement("edge", 1)}
     effects = core.received(0.0, CONTROLLER, Placement(2, placed))
     (asked,) = (

@@ -14,8 +14,8 @@ from benchmarks.dataflows.seeded import Outcome, SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.messages import Ack, Data, Subscribe, Subscription
-from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.model.batches import START, Batch
+from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.sguard import SGuard
 

@@ -7,8 +7,8 @@ from support.dataflows import SAMPLES, input_rows
 from support.executors import Executors
 
 from benchmarks.dataflows.seeded import SeededRun
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.flux import Flux
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby

@@ -2,7 +2,8 @@ import pyarrow as pa
 
 from peacefs.dataflow.core.ha_input import HAInput
 from peacefs.dataflow.core.ha_output import HAOutput
-from peacefs.dataflow.core.output_buffer import PRODUCED, RowStage, Mark
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark
+from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.dataflow.hosts.wire import MessageReader, encode
 
 rows = pa.record_batch({"n": pa.array(range(1000), pa.int64())})
