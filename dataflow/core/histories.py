@@ -110,11 +110,11 @@ class _EventReport:
         self._unit, self.incarnation = unit, unit.incarnation
         self._log = EventLog(unit.event)
         unit.record(self._log)
-        unit.hold()
+        unit.hold.begin()
         self._sent = self._kept = kept
 
     def send(self) -> Iterator[Effect]:
-        self._unit.release(self._kept)
+        self._unit.hold.release(self._kept)
         while self._sent < self._log.last:
             events = self._log.since(self._sent)[:dataflow_determinants_per_message_max]
             yield SendMessage(
@@ -125,7 +125,7 @@ class _EventReport:
     def kept(self, upto: int) -> None:
         self._kept = max(self._kept, upto)
         self._log.drop(self._kept)
-        self._unit.release(self._kept)
+        self._unit.hold.release(self._kept)
 
     def disconnected(self) -> None:
         self._sent = self._kept

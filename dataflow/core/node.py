@@ -114,7 +114,7 @@ class NodeCore:
                 # Before a point that they belong to.
                 effects += units.histories.report()
                 # The other half of their room is for the rows that come until a checkpoint is stored.
-                if unit.uncaptured_bytes > self._bounds.buffer_bytes_max // 2:
+                if unit.captures.lacking_bytes > self._bounds.buffer_bytes_max // 2:
                     units.upkeep[unit.name].hurry()
                 effects += self._kept_up(now_s, unit)
         for ack in units.pairs.covered(now_s):
@@ -138,7 +138,7 @@ class NodeCore:
             return []
         if self._recovery.technique_of(unit).stores is Storage.WINDOW_LOG:
             return list(upkeep.recorded(number))
-        told = CheckpointStored(unit, incarnation, number, outcome, running.captured_event)
+        told = CheckpointStored(unit, incarnation, number, outcome, running.captures.event)
         return [SendMessage(CONTROLLER, told)]
 
     def copied(
@@ -189,7 +189,7 @@ class NodeCore:
         return {
             (unit.name, unit.incarnation, operator): rows
             for unit in self._units.running.values()
-            for operator, rows in unit.operator_rows.items()
+            for operator, rows in unit.operators.rows.items()
         }
 
     def produced(self, unit: str) -> Mapping[str, int]:

@@ -86,7 +86,7 @@ class PrimaryHalf:
         self._base = 0
         self._due_s = 0.0
         # The last copy that was captured: what the inputs had come to, and the event.
-        self._captured: tuple[object, int] = (unit.progress if standby.fresh else None, unit.event)
+        self._captured: tuple[object, int] = (_progress(unit) if standby.fresh else None, unit.event)
         # Positions beyond which nothing is acknowledged while an active standby is not in step.
         self._frozen: Mapping[str, Position] | None = None
         self._records = records
@@ -166,7 +166,7 @@ class PrimaryHalf:
         assert self._log is not None
         self._acked = max(self._acked, upto)
         self._log.drop(self._acked)
-        self.unit.release(self._acked)
+        self.unit.hold.release(self._acked)
         yield from self._ready()
 
     def _ready(self) -> Iterator[Effect]:
@@ -193,17 +193,17 @@ class PrimaryHalf:
         self._captured = (None, self.unit.event)
 
     def _wants_copy(self, now_s: float) -> bool:
-        if self._copy is not None or now_s < self._due_s or self.unit.copying:
+        if self._copy is not None or now_s < self._due_s or self.unit.captures.copying:
             return False
         if self._active:
             return not self.in_step and self._base == 0
         progress, event = self._captured
-        return progress != self.unit.progress or self.unit.event - event >= dataflow_determinants_max
+        return progress != _progress(self.unit) or self.unit.event - event >= dataflow_determinants_max
 
     def _capture(self) -> Effect:
         unit = self.unit
-        self._captured = (unit.progress, unit.event)
-        number, capture = unit.copy(full=self._base == 0, with_rows=self._active)
+        self._captured = (_progress(unit), unit.event)
+        number, capture = unit.captures.copy(unit.event, full=self._base == 0, with_rows=self._active)
         self._copy = _Copy(number, self._base, unit.event, unit.positions)
         if not self._fresh and not self.in_step:
             self._frozen = unit.positions
@@ -215,7 +215,7 @@ class PrimaryHalf:
 
     def _begin_events(self) -> None:
         self._sends_events = True
-        self.unit.hold()
+        self.unit.hold.begin()
 
     def _next_piece(self, copy: _Copy) -> Iterator[Effect]:
         if copy.sent < copy.pieces:
@@ -245,3 +245,8 @@ class PrimaryHalf:
 
     def _to_standby(self, message: CopyPiece | Determinants | TrimOutput) -> SendMessage:
         return SendMessage(self.node, message)
+
+
+def _progress(unit: HAUnit) -> dict[str, tuple[Position, bool]]:
+    """Return the position of each input, and whether it has ended."""
+    return {stream: (each.processed, each.ended) for stream, each in unit.inputs.items()}

@@ -82,7 +82,7 @@ class Pairs:
         if known is not None and (standby is None or known.incarnation != standby.incarnation):
             del self._primaries[unit.name]
             unit.record(None)
-            unit.release_all()
+            unit.hold.end()
         if standby is not None and unit.name in self._primaries:
             self._primaries[unit.name].announced |= standby.in_step
         elif standby is not None:
@@ -162,7 +162,7 @@ class Pairs:
                 standby.disconnected()
 
     def copied(self, unit: HAUnit, number: int, data: bytes | PeacefsError) -> Iterator[Effect]:
-        unit.copying = False
+        unit.captures.copying = False
         half = self._primaries.get(unit.name)
         if half is not None:
             yield from half.copied(number, data)

@@ -42,7 +42,7 @@ class UnitUpkeep:
         """Capture the unit before it is time: producers will soon have no room for more rows."""
         if self._schedule is not None:
             self._schedule.hurry()
-        self._unit.hurry()
+        self._unit.captures.hurry()
 
     def recorded(self, number: int) -> Iterator[Effect]:
         """Learn that a checkpoint is stored, and that the unit would begin with it."""

@@ -15,7 +15,17 @@ from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.recovery.ring_settings import RingPlan
 from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
-from peacefs.dataflow.ring.messages import EDGE, Beat, PeerCheckpoint, RingMessage
+from peacefs.dataflow.ring.messages import (
+    EDGE,
+    Beat,
+    BeginNode,
+    HostedMessage,
+    NodeFailed,
+    NodeFigures,
+    NodeStarted,
+    PeerCheckpoint,
+    RingMessage,
+)
 from peacefs.dataflow.ring.program import Reducing, plan_of, tables
 from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.protocol.errors import PeacefsError
@@ -25,8 +35,8 @@ from peacefs.state.warm import warm
 from .beats import Beats
 from .links import Links
 from .node_main import run_as_ordered
-from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
 from .unexpected import on_unexpected
+from .wire import encode
 
 # The share is that of the last so many seconds: a single piece of work may take many ticks.
 ring_busy_over_s: Final = 1.0
@@ -67,15 +77,7 @@ class RingNode:
     def __init__(self, orders: RingOrders) -> None:
         self._orders = orders
         self._addresses = {EDGE: orders.edge_address}
-        self._links = Links(
-            orders.name,
-            orders.token,
-            {},
-            self._received,
-            self._broken,
-            encode=encode,
-            new_reader=RingMessageReader,
-        )
+        self._links = Links(orders.name, orders.token, {}, self._received, self._broken)
         beat_s = orders.ring.settings.beat_s
         self._beats = Beats(orders.name, orders.token, encode, Beat(), every_s=beat_s)
         self._plan = plan_of(orders.network)
@@ -129,7 +131,7 @@ class RingNode:
 
     # -- events ---------------------------------------------------------------------------------------
 
-    def _received(self, peer: str, message: HostMessage) -> None:
+    def _received(self, peer: str, message: HostedMessage) -> None:
         if isinstance(message, BeginNode):
             self._begin(message)
         elif self._core is None:

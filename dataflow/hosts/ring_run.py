@@ -22,7 +22,17 @@ from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
 from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, SendTo, TellUser
-from peacefs.dataflow.ring.messages import EDGE, Leave, ProcessEnded
+from peacefs.dataflow.ring.messages import (
+    EDGE,
+    URGENT,
+    BeginNode,
+    HostedMessage,
+    Leave,
+    NodeFailed,
+    NodeFigures,
+    NodeStarted,
+    ProcessEnded,
+)
 from peacefs.dataflow.ring.program import Mapping as MappingOf
 from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.view import RingMember
@@ -34,7 +44,6 @@ from .links import Links
 from .node_pool import NodePool
 from .query_run import HostedRun, check_ends, source_failed
 from .ring_node import RingOrders
-from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
 from .run_events import NodeLost, RingChanged
 
 log = logging.getLogger("peacefs.dataflow")
@@ -118,9 +127,7 @@ class RingRun(HostedRun):
     # -- the loop -----------------------------------------------------------------------------------------
 
     async def _main(self) -> None:
-        self._links = Links(
-            EDGE, self._token, {}, self._received, self._broken, encode=encode, new_reader=RingMessageReader
-        )
+        self._links = Links(EDGE, self._token, {}, self._received, self._broken)
         self._address = await self._links.listen()
         try:
             for member in self._members:
@@ -153,7 +160,7 @@ class RingRun(HostedRun):
             others = [each.name for each in self._edge.view.members.values() if not each.gone]
             self._perform([SendTo(name, ProcessEnded(ended)) for name in others if name != ended])
 
-    def _received(self, peer: str, message: HostMessage) -> None:
+    def _received(self, peer: str, message: HostedMessage) -> None:
         match message:
             case NodeStarted():
                 self._node_started(message)
@@ -235,7 +242,7 @@ class RingRun(HostedRun):
                 case SendTo(to, message):
                     member = self._edge.view.members.get(to)
                     if member is not None and member.address:
-                        self._links.send(to, member.address, message)
+                        self._links.send(to, member.address, message, urgent=isinstance(message, URGENT))
                 case DeliverRows(rows):
                     self._deliver(self._sink_name, self._sinks[self._sink_name], rows)
                 case AllDelivered():

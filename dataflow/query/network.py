@@ -75,6 +75,12 @@ class UnitPlan:
 
 @dataclass(frozen=True)
 class Network:
+    """A query as one value: operators, cut into units, between sources and sinks.
+
+    Units are in an order in which each comes after those that feed it. `Query.network` makes it. Hosts, cores and
+    admission read it, and nothing changes it.
+    """
+
     name: str
     sources: tuple[SourceNode, ...]
     operators: tuple[OperatorNode, ...]
