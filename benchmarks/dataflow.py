@@ -29,7 +29,6 @@ import pyarrow as pa
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints, UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
@@ -37,6 +36,7 @@ from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
@@ -166,7 +166,7 @@ def speed(
             case run_events.CheckpointTaken():
                 taken.append(event)
 
-    nodes = 1 if technique.standby is None else 2
+    nodes = technique.nodes_min
     host = LocalProcesses(nodes, store, node_timeout_s=_PATIENT_S)
     options = RunOptions(observer=observe)
     with host.start(network, technique, {"in": feed()}, {"out": lambda _: None}, options) as run:

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC

@@ -1,7 +1,7 @@
 """Fault-tolerant dataflows: continuous queries whose operators keep state and survive the loss of a machine.
 
 Begin with `query/query.py`, which users write; `core/unit.py` runs a part of a query, `core/node.py` the parts
-on one node, `techniques/interface.py` says how a technique recovers them. `hosts/` moves bytes and time.
+on one node, `recovery/technique.py` says what a technique is. `hosts/` moves bytes and time.
 Knows `client` and `protocol`; the services know nothing of it.
 """
 

@@ -21,7 +21,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.interface import Sink, Source
@@ -31,7 +30,7 @@ from peacefs.dataflow.hosts.query_start import start_query
 from peacefs.dataflow.hosts.ring_node import RingNode, RingOrders
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.peer_ring import PeerRing
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import StartupError
 
@@ -75,7 +74,7 @@ class SparkExecutors:
         sinks: Mapping[str, Sink],
         options: RunOptions | None = None,
     ) -> EdgeRun | RingRun:
-        if technique.standby is not None or isinstance(technique, PeerRing):
+        if any(each.nodes_min > 1 for each in (technique, *network.techniques.values())):
             self._check_executors(technique.name)
         pool = NodePool(self._nodes, _Jobs(self._context), self._checkpoints, self._bounds, self._node_timeout_s)
         return start_query(network, technique, sources, sinks, pool, options)
@@ -107,12 +106,12 @@ class _Jobs:
         self._closed = False
 
     def run_node(self, orders: NodeOrders | RingOrders) -> None:
-        group = f"dataflow {orders.network.name} {orders.name} {secrets.token_hex(4)}"
+        group = f"dataflow {orders.query} {orders.name} {secrets.token_hex(4)}"
         with self._lock:
             if self._closed:
                 return
             self._groups[orders.name] = group
-        self._context.setJobGroup(group, f"node {orders.name} of dataflow {orders.network.name}", True)
+        self._context.setJobGroup(group, f"node {orders.name} of dataflow {orders.query}", True)
         try:
             self._context.parallelize([0], 1).mapPartitions(lambda _: _run_task(orders)).collect()
         except Exception:

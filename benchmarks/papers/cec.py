@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import show
 from benchmarks.state_pictures import draw
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.window_checkpoints.extent import CostBenefit, OpenOnly, Targets, WindowChoice

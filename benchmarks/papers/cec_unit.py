@@ -19,16 +19,17 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.bounds import Bounds, BufferBounds
 from peacefs.dataflow.core.messages import Ack, Data, Subscribe, Subscribed, Subscription
-from peacefs.dataflow.core.output_buffer import RowStage
-from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.core.query_recovery import QueryRecovery
 from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.core.unit_start import UnitStart
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend, SegmentStore
 from peacefs.dataflow.model.batches import OLDEST, Batch, Position
+from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.unit_state.interface import StateCapture
 from peacefs.dataflow.window_checkpoints.windowed_state import WindowedState
 from peacefs.state.checkpoints.outcome import RunningCheckpoint
@@ -107,15 +108,15 @@ class DrivenUnit:
         self._commit_s = commit_s
         self._threads = ThreadPoolExecutor(1)
         checkpoints = DirectoryCheckpoints(root) if persist else _Nowhere(root)
-        states = UnitStates(checkpoints, Bounds(), network, technique, clock=time.monotonic, threads=self._threads)
+        recovery = QueryRecovery(network, technique)
+        states = UnitStates(checkpoints, Bounds(), recovery, clock=time.monotonic, threads=self._threads)
         begun, processor = time.perf_counter(), time.process_time()
         name = self._plan.name
-        loads = technique.loads_itself
+        loads = technique.windows is not None
         self._state = states.load(name, (incarnation, 0)) if loads else states.new(name)
         self.unit = HAUnit(
             self._plan,
-            network,
-            technique,
+            recovery,
             self._state,
             UnitStart(incarnation),
             BufferBounds(1 << 30, 1 << 30, 1 << 40),
@@ -197,7 +198,7 @@ class DrivenUnit:
             self.totals.responses.append((now, now - float(opened.mean()) / 1e6))
 
     def _tick(self, now: float) -> None:
-        if not self._technique.loads_itself:
+        if self._technique.windows is None:
             return
         if self._capture is not None:
             if not self._capture[1].done:

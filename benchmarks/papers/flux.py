@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.dataflows.row_counts import RowCounts
 from benchmarks.report import show
 from benchmarks.state_pictures import draw
 from peacefs.dataflow import Query
@@ -30,7 +31,6 @@ from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.row_counts import RowCounts
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.flux import Flux

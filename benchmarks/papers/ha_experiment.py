@@ -16,17 +16,17 @@ from typing import Literal
 
 import pyarrow as pa
 
+from benchmarks.dataflows.costs import Costs, Traffic, VirtualTimes
+from benchmarks.dataflows.failures import KillRunning
+from benchmarks.dataflows.outcome import Outcome
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.advice.closed_forms import HA_FILTER_S, HAParameters, UnitLoad
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.functions import col, count
-from peacefs.dataflow.hosts.costs import Costs, Traffic, VirtualTimes
-from peacefs.dataflow.hosts.failures import KillRunning
-from peacefs.dataflow.hosts.outcome import Outcome
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.query import Query, Stream
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol.limits import MIB
 
 Kind = Literal["filter", "aggregate", "union"]

@@ -12,7 +12,7 @@ from functools import partial
 
 from peacefs.dataflow.advice import closed_forms
 from peacefs.dataflow.advice.closed_forms import UnitLoad
-from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup

@@ -29,9 +29,9 @@ from peacefs.dataflow import Query
 from peacefs.dataflow.hosts.ring_node import ring_figures_s
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.ring.arrangement import RingArrangement
+from peacefs.dataflow.recovery.ring_settings import RingArrangement, ring_queue_rows_high
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.ring.key_places import key_places
-from peacefs.dataflow.ring.settings import ring_queue_rows_high
 from peacefs.dataflow.ring.tokens import RING
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 
@@ -140,7 +140,9 @@ class _Seen:
         return min(over, default=float("nan"))
 
 
-def _watch(nodes: int, technique: PeerRing, load: _Load, seconds: float, *, ends_with_move: bool = False) -> _Seen:
+def _watch(
+    nodes: int, technique: Technique, load: _Load, seconds: float, *, ends_with_move: bool = False
+) -> _Seen:
     """Run a ring under a load for so long, or until a node has moved."""
     seen = _Seen()
     stop = threading.Event()

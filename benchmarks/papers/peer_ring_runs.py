@@ -18,7 +18,7 @@ from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.peer_ring import PeerRing
+from peacefs.dataflow.recovery.technique import Technique
 
 PATIENT_S: Final = 300.0
 #: A busy machine may keep a process waiting for long; one that is killed is missed at once nevertheless.
@@ -47,7 +47,7 @@ class RingUnderTest:
 def with_ring(
     network: Network,
     nodes: int,
-    technique: PeerRing,
+    technique: Technique,
     rows: Iterator[pa.RecordBatch],
     look: Callable[[RingUnderTest], None],
 ) -> None:

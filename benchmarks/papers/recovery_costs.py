@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from benchmarks.dataflows.costs import Traffic
+from benchmarks.dataflows.link_traffic import LinkTraffic
 from benchmarks.papers.ha_experiment import Measured, Setup, measure
 from benchmarks.papers.ha_results import APPROACHES
 from benchmarks.processor_time import cpu_s
@@ -38,13 +40,11 @@ from benchmarks.recovery_pictures import FEEDS_PER_S, ROWS_PER_FEED, rows_of_now
 from benchmarks.report import show
 from benchmarks.state_pictures import draw
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.costs import Traffic
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
-from peacefs.dataflow.hosts.link_traffic import LinkTraffic
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
@@ -263,7 +263,7 @@ def observe(technique: Technique, case: Case, counted_s: float, kills: int) -> S
         traffic = LinkTraffic(Path(name) / "traffic")
         # With standbys there are twice the nodes, so that none shares one with its producer, whose rows would cost
         # no bytes.
-        nodes = 3 if technique.standby is None else 6
+        nodes = 3 * technique.nodes_min
         host = LocalProcesses(
             nodes, DirectoryCheckpoints(Path(name) / "checkpoints"), bounds=_BOUNDS, node_timeout_s=_PATIENT_S
         )
@@ -317,7 +317,7 @@ def _kill(
     seen.noticed_s.append(noticed_s - killed_s)
     seen.recovered_s.append(recovered_s - killed_s)
     seen.again_s.append(again_s - killed_s)
-    if technique.standby is not None:
+    if technique.replicas.paired:
         _until(lambda: run.standby_of(_UNIT))
     time.sleep(_SETTLED_S)
 

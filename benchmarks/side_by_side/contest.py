@@ -14,7 +14,6 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import UnitCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
@@ -22,6 +21,7 @@ from peacefs.dataflow.hosts.interface import Sink, Source
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 
 from .queries import SINK, SOURCE, UNIT, Feed, Row, SideQuery
 from .timeline import Timeline, arrivals
@@ -226,7 +226,7 @@ class Nodes:
             return
         for unit in self._units:
             self._until(partial(run.place_of, unit))
-        if self._technique.standby is not None:
+        if self._technique.replicas.paired:
             self._until(lambda: all(map(run.survives_loss_of, self._units)) or None)
 
     def finish(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from peacefs.dataflow.comparison import compare_outputs
+from benchmarks.dataflows.comparison import compare_outputs
 from peacefs.dataflow.model.operator_class import Recovery
 
 from .queries import Row, SideQuery

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
-from peacefs.dataflow.techniques.admission import suffices
+from peacefs.dataflow.techniques.admission import check, promise, suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.flux import Flux
@@ -101,11 +101,11 @@ def _option(
     parameters: Parameters,
 ) -> Option:
     try:
-        technique.check(network)
+        check(network, technique)
     except InvalidQuery as fault:
         return Option(written, None, None, None, str(fault))
-    promised = technique.promises_for(network)
-    costs = estimate(type(technique).__name__, load, around, parameters)
+    promised = promise(network, technique)
+    costs = estimate(written.partition(",")[0], load, around, parameters)
     recovery_s = around.detection_s + costs.recovery_s
     refused = _too_much(promised, costs, recovery_s, demand)
     processors = costs.processor * load.rate * load.processing_s

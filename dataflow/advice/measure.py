@@ -14,10 +14,6 @@ from typing import Final
 import pyarrow as pa
 
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.outcome import Outcome
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
 from peacefs.dataflow.operators.interface import OperatorSpecification
 from peacefs.dataflow.operators.join import JoinWindow
@@ -26,12 +22,14 @@ from peacefs.dataflow.operators.resample import Resample
 from peacefs.dataflow.operators.sort import BoundedSort
 from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.protocol.limits import MIB
 
 from .load import Parameters, QueryLoad
+from .sample_run import SampleRun
 
 # A sample of a query's rows is measured in so many batches a second; its state may have so much.
 advice_batches_s: Final = 20.0
@@ -39,9 +37,6 @@ advice_state_bytes_max: Final = 1024 * MIB
 
 
 _US = 1_000_000
-_NODES = 2
-#: Checkpoints take no time to speak of, so that one can be taken each interval.
-_STORE_S = 0.001
 
 
 def measure(
@@ -63,35 +58,27 @@ def measure(
     batches = {source: _cut(table, rate * table.num_rows / count) for source, table in rows.items()}
     bounds = Bounds(page_bytes=page_bytes, state_bytes_max=advice_state_bytes_max)
 
-    def play(technique: Technique) -> Outcome:
-        run = SeededRun(
-            network,
-            technique,
-            batches,
-            seed=1,
-            nodes=_NODES,
-            bounds=bounds,
-            times=VirtualTimes(rows_every_s=1 / advice_batches_s, store_s=_STORE_S),
-        )
-        return run.run(until_s=60.0 + 2 * count / rate)
+    def play(technique: Technique) -> SampleRun:
+        run = SampleRun(network, technique, bounds)
+        run.run(batches, 1 / advice_batches_s)
+        return run
 
     def changed(interval_s: float) -> float:
-        outcome = play(SGuard(interval_s=interval_s))
-        return sum(outcome.page_bytes.values()) / outcome.seconds
+        run = play(SGuard(interval_s=interval_s))
+        return run.page_bytes / run.seconds
 
     play(Amnesia())
     began_s = time.process_time()
-    outcome = play(Amnesia())
+    played = play(Amnesia())
     processor_s = time.process_time() - began_s
-    results = sum(batch.num_rows for taken in outcome.sinks.values() for batch in taken)
     longest_s = remembered_s(network)
-    windows = results / count if _has_windows(network) else 0.0
+    windows = played.rows_out / count if _has_windows(network) else 0.0
     return QueryLoad(
         rate=rate,
         processing_s=processor_s / count,
         row_bytes=sum(table.nbytes for table in rows.values()) / count,
-        selectivity=results / count,
-        state_bytes=outcome.state_bytes_max,
+        selectivity=played.rows_out / count,
+        state_bytes=played.state_bytes_max,
         copied_bytes_s=changed(parameters.interval_s),
         changed_bytes_s=changed(parameters.checkpoint_s),
         remembered_s=longest_s,

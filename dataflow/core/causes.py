@@ -19,11 +19,11 @@ from typing import Final
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.model.phases import Phases
+from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.dataflow.query.network import UnitPlan
 
 from .ha_input import HAInput
 from .ha_output import HAOutput
-from .output_buffer import RowStage
 from .restart_point import InputPoint, RestartPoint
 
 # Points of a unit that are remembered: where rows came in, and where it could begin.

@@ -10,43 +10,32 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network, sink_unit, source_unit
 
 from .bounds import Bounds
 from .edges import SinkUnit, SourceUnit
 from .effects import Effect, StopQuery
-from .exchange import Exchange
+from .exchange import Exchange, ExchangeMessage
 from .ha_output import too_much_retained
-from .messages import (
-    Ack,
-    Credit,
-    Data,
-    Ended,
-    Message,
-    Pause,
-    Paused,
-    Placement,
-    Subscribe,
-    Subscribed,
-    UnitPlacement,
-)
+from .messages import Message, Placement, UnitPlacement
+from .query_recovery import QueryRecovery
 
 
 class EdgeCore:
+    """The sources and sinks of a query. Events and `now` in, effects out, as those of a node."""
+
     def __init__(
         self,
-        network: Network,
-        technique: Technique,
+        recovery: QueryRecovery,
         bounds: Bounds | None = None,
         *,
         delivered: Mapping[str, int] | None = None,
     ) -> None:
         """`delivered`: of sinks of a query that is resumed, the number of the last row that they have."""
-        bounds = bounds or Bounds()
+        bounds, network = bounds or Bounds(), recovery.network
         self._retained_bytes_max = bounds.retained_bytes_max
         self._sources = {
-            source.name: SourceUnit(source, network, technique, buffer_bytes_max=bounds.buffer_bytes_max)
+            source.name: SourceUnit(source, recovery, buffer_bytes_max=bounds.buffer_bytes_max)
             for source in network.sources
         }
         self._sinks = {
@@ -55,7 +44,7 @@ class EdgeCore:
             )
             for sink in network.sinks
         }
-        self._exchange = Exchange(network, technique, retry_s=bounds.subscribe_retry_s)
+        self._exchange = Exchange(recovery, retry_s=bounds.subscribe_retry_s)
         self._exchange.participants |= {source.name: source for source in self._sources.values()}
         self._exchange.participants |= {sink.name: sink for sink in self._sinks.values()}
         self._version = 0
@@ -99,7 +88,7 @@ class EdgeCore:
                 if message.version > self._version:
                     self._version = message.version
                     self._exchange.placed(message)
-            case Subscribe() | Subscribed() | Data() | Ended() | Credit() | Ack() | Pause() | Paused():
+            case _ if isinstance(message, ExchangeMessage):
                 effects += self._exchange.received(now_s, node, message)
             case _:
                 raise AssertionError(f"{type(message).__name__} is not for the edge")

@@ -6,28 +6,26 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.batches import Position
-from peacefs.dataflow.query.network import Network, SinkNode, SourceNode, sink_unit, source_unit
+from peacefs.dataflow.model.row_stage import RowStage
+from peacefs.dataflow.query.network import SinkNode, SourceNode, sink_unit, source_unit
 
 from .effects import Deliver, Effect, SinkEnded
 from .ha_input import HAInput
 from .ha_output import HAOutput
 from .messages import Ack
-from .output_buffer import RowStage
+from .query_recovery import QueryRecovery
 from .unit_output import make_output
 
 
 class SourceUnit:
     """Rows that come from outside. It keeps them as long as the technique wants, as every producer does."""
 
-    def __init__(
-        self, source: SourceNode, network: Network, technique: Technique, *, buffer_bytes_max: int
-    ) -> None:
+    def __init__(self, source: SourceNode, recovery: QueryRecovery, *, buffer_bytes_max: int) -> None:
         self.name = source_unit(source.name)
         self.incarnation, self.slot = 1, 0
         self._buffer_bytes_max = buffer_bytes_max
-        self._output = make_output(source.name, network, technique)
+        self._output = make_output(source.name, recovery)
         self.inputs: dict[str, HAInput] = {}
         self.outputs = {source.name: self._output}
 

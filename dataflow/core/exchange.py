@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-from peacefs.dataflow.core.technique import StandbyKind, Technique
-from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.model.row_stage import RowStage
+from peacefs.dataflow.recovery.technique import Replicas
 
 from .effects import Effect, SendMessage
 from .ha_input import HAInput
@@ -25,6 +25,7 @@ from .messages import (
     unasked,
 )
 from .pair_reading import PairReading, replicas_of
+from .query_recovery import QueryRecovery
 from .replicas import awaited, place_of, slot_of, unit_of
 
 
@@ -54,11 +55,10 @@ class Exchange:
     `EdgeCore` pass it placements, messages and broken connections, and perform the effects that it yields.
     """
 
-    def __init__(self, network: Network, technique: Technique, *, retry_s: float) -> None:
-        self._network = network
-        self._technique = technique
+    def __init__(self, recovery: QueryRecovery, *, retry_s: float) -> None:
+        self._recovery = recovery
+        self._network = recovery.network
         self._retry_s = retry_s
-        self._active = technique.standby is StandbyKind.ACTIVE
         self.participants: dict[str, Participant] = {}
         self._placement = Placement(0, {})
         # Requests for rows of a unit that has not begun here: the last of each consumer of each stream.
@@ -106,8 +106,12 @@ class Exchange:
                 yield from self._subscribed_to(*self._early.pop(key))
 
     def took_over(self, producer: Participant, credit_bytes: int) -> Iterator[Effect]:
-        """Let a unit that was the standby send to the consumers that its primary had."""
-        for output in producer.outputs.values():
+        """Let a unit that was the standby send to the consumers that its primary had.
+
+        Consumers of a pair of equals ask for themselves.
+        """
+        outputs = [output for stream, output in producer.outputs.items() if self._is_followed(stream)]
+        for output in outputs:
             for consumer in output.destinations:
                 where = place_of(consumer, self._placement.units)
                 if where is None:
@@ -130,15 +134,17 @@ class Exchange:
 
     def _retain(self, producer: Participant) -> None:
         """Keep rows for those replicas of consumers that there are, and for no others."""
-        pair = replicas_of(self._placement.units.get(producer.name)) if self._technique.symmetric else []
+        pair = replicas_of(self._placement.units.get(producer.name))
         complete = len(pair) > 1 and all(each.in_step for each in pair)
-        for output in producer.outputs.values() if self._active else ():
-            own = [each for each in output.destinations if slot_of(each) == producer.slot]
-            output.back(own if complete else ())
-            destinations = awaited(output.destinations, self._placement.units, output.incarnations)
-            output.buffer.retain_until(self._technique.retention(destinations))
-            if self._technique.symmetric:
-                output.leave(set(output.destinations) - set(destinations))
+        for stream, output in producer.outputs.items():
+            if self._recovery.has_equals(stream):
+                own = [each for each in output.destinations if slot_of(each) == producer.slot]
+                output.back(own if complete else ())
+            if self._recovery.reads_twice(output.destinations):
+                destinations = awaited(output.destinations, self._placement.units, output.incarnations)
+                output.keep_for(destinations)
+                gone = set(output.destinations) - set(destinations)
+                output.leave(each for each in gone if self._recovery.is_equal(each))
 
     def disconnected(self, now_s: float, node: str) -> None:
         """Learn that the connection to a node broke: what was on its way is lost."""
@@ -149,7 +155,7 @@ class Exchange:
             for stream, source in participant.inputs.items():
                 producer = self._producer(stream)
                 sender = source.sender or (producer.node if producer is not None else None)
-                if self._technique.symmetric:
+                if self._recovery.has_equals(stream):
                     self._reading(participant, stream).disconnected(now_s, node, producer)
                 elif sender == node:
                     source.disconnected()
@@ -159,14 +165,17 @@ class Exchange:
         for participant in self.participants.values():
             for stream, source in participant.inputs.items():
                 producer = self._producer(stream)
-                if self._technique.symmetric:
+                if self._recovery.has_equals(stream):
                     reading = self._reading(participant, stream)
                     yield from reading.subscribe(now_s, producer, self._retry_s)
                     continue
                 if producer is None or producer.node is None:
                     continue
                 wanted = source.subscribe(
-                    now_s, producer.incarnation, self._retry_s, sends_unasked=self._active and producer.took_over
+                    now_s,
+                    producer.incarnation,
+                    self._retry_s,
+                    sends_unasked=producer.took_over and self._is_followed(stream),
                 )
                 if wanted is not None:
                     yield SendMessage(producer.node, wanted)
@@ -179,7 +188,7 @@ class Exchange:
                     yield SendMessage(node, message)
             for stream, source in participant.inputs.items():
                 credit = source.credit()
-                if credit is not None and self._technique.symmetric:
+                if credit is not None and self._recovery.has_equals(stream):
                     reads = self._reading(participant, stream).node
                     assert reads is not None, "only a producer that is read from wants credit"
                     yield SendMessage(reads, credit)
@@ -188,8 +197,11 @@ class Exchange:
 
     def acknowledge(self, consumer: Participant, ack: Ack) -> Iterator[Effect]:
         """Tell the producer of a stream how far its rows have come."""
-        if self._technique.symmetric:
-            yield from self._reading(consumer, ack.stream).acknowledge(self._producer(ack.stream), ack)
+        if self._recovery.has_equals(ack.stream):
+            wants = self._recovery.destinations(ack.stream)[ack.consumer]
+            yield from self._reading(consumer, ack.stream).acknowledge(
+                self._producer(ack.stream), ack, is_told_by_sending=wants is RowStage.RECEIVED
+            )
         else:
             yield from self.to_producer(ack.stream, [ack])
 
@@ -198,6 +210,11 @@ class Exchange:
         if producer is not None and producer.node is not None:
             for message in messages:
                 yield SendMessage(producer.node, message)
+
+    def _is_followed(self, stream: str) -> bool:
+        """Return whether the second node of a stream's producer sends, unasked, once it has taken over."""
+        producer = self._recovery.producer_of(stream)
+        return producer is not None and producer.technique.replicas is Replicas.FOLLOWER
 
     def _producer(self, stream: str) -> UnitPlacement | None:
         return self._placement.units.get(self._network.producer(stream))
@@ -218,7 +235,7 @@ class Exchange:
         node: str,
     ) -> None:
         match message:
-            case Subscribed() if self._technique.symmetric:
+            case Subscribed() if self._recovery.has_equals(message.stream):
                 reading = self._reading(consumer, message.stream)
                 reading.subscribed(now_s, message, self._producer(message.stream))
             case Subscribed():

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import START, Batch, Position
+from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.protocol.errors import ProtocolViolation
 
 from .messages import Ack, Credit, Data, Ended, Subscribe, Subscribed, Subscription, is_unasked, producer_of
-from .output_buffer import RowStage
 
 _PATIENCE_DOUBLED_MAX = 5
 

@@ -5,16 +5,17 @@ All logging and replay is here, and operators know nothing of it (SGuard 3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from peacefs.dataflow.model.batches import OLDEST, Batch, Position, pieces
+from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.dataflow.unit_state.interface import NumberedRows
 
 from .messages import Ack, Credit, Data, Ended, Pause, Paused, Subscribe, Subscribed, Subscription
-from .output_buffer import Mark, MarkedRanges, OutputBuffer, RowStage
+from .output_buffer import PRODUCED, Mark, MarkedRanges, OutputBuffer
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,6 @@ class OutputContents:
 class OutputRules:
     """How a technique wants the rows of an output to be kept."""
 
-    #: Drop rows for a consumer that is away.
-    drops_for_absent: bool = False
     #: Put each row into the output's log as it is emitted, and not only between `keep_rows` and `drop_rows`.
     logs_all: bool = True
     #: Keep rows that were sent long ago, for states of consumers. They do not hold the unit up.
@@ -58,25 +57,25 @@ class HAOutput:
     def __init__(
         self,
         stream: str,
-        destinations: Sequence[str],
-        retention: frozenset[Mark],
+        destinations: Mapping[str, RowStage],
         *,
         rules: OutputRules | None = None,
         lineage: int = 0,
         log: NumberedRows | None = None,
         forgot_rows: bool = False,
     ) -> None:
-        """`log`: where rows are kept besides, so that a checkpoint of the unit has them.
+        """`destinations`: a row goes once each of them has it at its stage; SENT does not wait for who is away.
 
-        `forgot_rows`: the unit began again, and there were rows before its first that consumers may depend on.
+        `log`: where rows are kept besides, so that a checkpoint of the unit has them. `forgot_rows`: the unit
+        began again, and there were rows before its first that consumers may depend on.
         """
         rules = rules or OutputRules()
         self.stream = stream
         self.lineage = lineage
         self.ended = False
-        self.buffer = OutputBuffer(retention)
+        self._stages = dict(destinations)
         self._destinations = tuple(destinations)
-        self._drops_for_absent = rules.drops_for_absent
+        self.buffer = OutputBuffer(self._marks(self._destinations))
         self._log = log
         self._logs_all = rules.logs_all
         self._retains_for_states = rules.retains_for_states
@@ -101,10 +100,9 @@ class HAOutput:
     def _emit(self, batch: Batch) -> None:
         if self._log is not None and self._logs_all:
             self._log.append(batch.first, batch.rows)
-        if self._drops_for_absent:
-            for destination in self._destinations:
-                if destination in self._incarnations and destination not in self._connections:
-                    self.buffer.ack(batch.first, batch.last, Mark(RowStage.SENT, destination))
+        for destination in self._incarnations.keys() - self._connections.keys():
+            if self._stages[destination] is RowStage.SENT:
+                self.buffer.ack(batch.first, batch.last, Mark(RowStage.SENT, destination))
         self.buffer.put(batch)
 
     def end(self) -> None:
@@ -153,7 +151,7 @@ class HAOutput:
 
     def reached(self, level: RowStage) -> int:
         """Return the number up to which all consumers have acknowledged at a level, or a later one."""
-        return min(self.buffer.reached(level, destination) for destination in self._destinations)
+        return min(self.buffer.reached(min(level, stage), each) for each, stage in self._stages.items())
 
     def has_room(self, backlog_bytes_max: int) -> bool:
         """Return whether the unit may make more: consumers are not too far behind."""
@@ -199,7 +197,14 @@ class HAOutput:
 
     def back(self, consumers: Iterable[str]) -> None:
         """Learn which consumers tell another replica what they have: this one keeps nothing that it has sent."""
-        self._backed = frozenset(consumers)
+        self._backed = frozenset(each for each in consumers if self._stages[each] is RowStage.RECEIVED)
+
+    def keep_for(self, destinations: Iterable[str]) -> None:
+        """Keep rows for these destinations alone: the others are not there."""
+        self.buffer.retain_until(self._marks(destinations))
+
+    def _marks(self, destinations: Iterable[str]) -> frozenset[Mark]:
+        return frozenset({PRODUCED, *(Mark(self._stages[each], each) for each in destinations)})
 
     def pause(self, message: Pause) -> Paused | None:
         """Send a consumer nothing more; the answer comes behind what it was sent."""

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.limits import dataflow_determinants_per_message_max
 from peacefs.dataflow.model.phases import Phases
-from peacefs.dataflow.query.network import Network
 
 from .determinants import EventLog
 from .effects import Effect, SendMessage
 from .messages import CONTROLLER, EventsHappened, EventsKept, HistoryPart, HistoryWanted
+from .query_recovery import QueryRecovery
 from .unit import HAUnit
 from .unit_history import HistoryReader
 
 
 class Histories:
-    def __init__(self, network: Network, technique: Technique, *, retry_s: float) -> None:
-        self._with_history = {plan.name for plan in network.units if technique.keeps_history(plan)}
-        self._with_events = {plan.name for plan in network.units if technique.keeps_events(plan)}
+    def __init__(self, recovery: QueryRecovery, *, retry_s: float) -> None:
+        units = [plan.name for plan in recovery.network.units]
+        self._with_history = {unit for unit in units if recovery.of(unit).keeps_history}
+        self._with_events = {unit for unit in units if recovery.of(unit).keeps_events}
         self._retry_s = retry_s
         self._readers: dict[str, HistoryReader] = {}
         # Units that are to begin, with what was read for them.
@@ -110,11 +110,11 @@ class _EventReport:
         self._unit, self.incarnation = unit, unit.incarnation
         self._log = EventLog(unit.event)
         unit.record(self._log)
-        unit.hold()
+        unit.hold.begin()
         self._sent = self._kept = kept
 
     def send(self) -> Iterator[Effect]:
-        self._unit.release(self._kept)
+        self._unit.hold.release(self._kept)
         while self._sent < self._log.last:
             events = self._log.since(self._sent)[:dataflow_determinants_per_message_max]
             yield SendMessage(
@@ -125,7 +125,7 @@ class _EventReport:
     def kept(self, upto: int) -> None:
         self._kept = max(self._kept, upto)
         self._log.drop(self._kept)
-        self._unit.release(self._kept)
+        self._unit.hold.release(self._kept)
 
     def disconnected(self) -> None:
         self._sent = self._kept

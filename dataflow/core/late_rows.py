@@ -18,7 +18,7 @@ class LateRowReports:
     def report(self, units: Iterable[HAUnit]) -> Iterator[Effect]:
         """Tell of those that have come since. Call it before the rows leave that were made meanwhile."""
         for unit in units:
-            rows, name = unit.late_rows, (unit.name, unit.incarnation)
+            rows, name = unit.operators.late_rows, (unit.name, unit.incarnation)
             if rows and rows != self._told.get(name):
                 self._told[name] = rows
                 yield SendMessage(CONTROLLER, RowsLate(unit.name, rows))

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from peacefs.dataflow.limits import dataflow_checkpoints_per_start_max
 from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.dataflow.model.row_stage import RowStage
 
 from .determinants import UnitEvent
-from .output_buffer import RowStage
 from .restart_point import RestartPoint
 
 CONTROLLER = "controller"

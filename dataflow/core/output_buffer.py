@@ -12,25 +12,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import NamedTuple
 
 from peacefs.dataflow.model.batches import Batch
+from peacefs.dataflow.model.row_stage import RowStage
 
 from .number_ranges import NumberRanges
-
-
-class RowStage(IntEnum):
-    """Stages of a row on its way to a destination."""
-
-    #: The producer has put them into the buffer.
-    PRODUCED = 0
-    #: They were given to the connection.
-    SENT = 1
-    #: The destination has them in memory: level 0 of upstream backup.
-    RECEIVED = 2
-    #: The destination never needs them again, whatever fails: level 1 of upstream backup, SGuard's checkpoints.
-    SAFE = 3
 
 
 class Mark(NamedTuple):

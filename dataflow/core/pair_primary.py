@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from peacefs.dataflow.core.technique import StandbyKind, Technique
 from peacefs.dataflow.limits import dataflow_determinants_per_message_max
 from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.recovery.technique import Replicas
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import MIB
 
@@ -31,6 +31,7 @@ from .messages import (
     StandbyReady,
     TrimOutput,
 )
+from .query_recovery import UnitRecovery
 from .unit import HAUnit
 
 # Copies are sent in pieces, so many of which may be on their way.
@@ -67,15 +68,15 @@ class PrimaryHalf:
     makes one for each unit that runs here and has a standby, and passes it answers and the time.
     """
 
-    def __init__(self, unit: HAUnit, standby: StandbyPlacement, technique: Technique, *, records: bool) -> None:
-        """`records`: events of the unit have to be recorded."""
+    def __init__(self, unit: HAUnit, standby: StandbyPlacement, recovery: UnitRecovery) -> None:
+        technique, records = recovery.technique, recovery.records_events
         self.node, self.incarnation = standby.node, standby.incarnation
         self.unit = unit
-        self._active = technique.standby is StandbyKind.ACTIVE
-        self._symmetric = technique.symmetric
+        self._active = technique.replicas.both_read
+        self._symmetric = technique.replicas is Replicas.EQUALS
         #: True once the controller knows that the standby is in step.
         self.announced = standby.fresh or standby.in_step
-        self._interval_s = technique.standby_interval_s
+        self._interval_s = technique.interval_s
         self._fresh = standby.fresh
         self._told_ready = False
         #: True once an active standby gets what the unit gets.
@@ -85,7 +86,7 @@ class PrimaryHalf:
         self._base = 0
         self._due_s = 0.0
         # The last copy that was captured: what the inputs had come to, and the event.
-        self._captured: tuple[object, int] = (unit.progress if standby.fresh else None, unit.event)
+        self._captured: tuple[object, int] = (_progress(unit) if standby.fresh else None, unit.event)
         # Positions beyond which nothing is acknowledged while an active standby is not in step.
         self._frozen: Mapping[str, Position] | None = None
         self._records = records
@@ -165,7 +166,7 @@ class PrimaryHalf:
         assert self._log is not None
         self._acked = max(self._acked, upto)
         self._log.drop(self._acked)
-        self.unit.release(self._acked)
+        self.unit.hold.release(self._acked)
         yield from self._ready()
 
     def _ready(self) -> Iterator[Effect]:
@@ -192,17 +193,17 @@ class PrimaryHalf:
         self._captured = (None, self.unit.event)
 
     def _wants_copy(self, now_s: float) -> bool:
-        if self._copy is not None or now_s < self._due_s or self.unit.copying:
+        if self._copy is not None or now_s < self._due_s or self.unit.captures.copying:
             return False
         if self._active:
             return not self.in_step and self._base == 0
         progress, event = self._captured
-        return progress != self.unit.progress or self.unit.event - event >= dataflow_determinants_max
+        return progress != _progress(self.unit) or self.unit.event - event >= dataflow_determinants_max
 
     def _capture(self) -> Effect:
         unit = self.unit
-        self._captured = (unit.progress, unit.event)
-        number, capture = unit.copy(full=self._base == 0, with_rows=self._active)
+        self._captured = (_progress(unit), unit.event)
+        number, capture = unit.captures.copy(unit.event, full=self._base == 0, with_rows=self._active)
         self._copy = _Copy(number, self._base, unit.event, unit.positions)
         if not self._fresh and not self.in_step:
             self._frozen = unit.positions
@@ -214,7 +215,7 @@ class PrimaryHalf:
 
     def _begin_events(self) -> None:
         self._sends_events = True
-        self.unit.hold()
+        self.unit.hold.begin()
 
     def _next_piece(self, copy: _Copy) -> Iterator[Effect]:
         if copy.sent < copy.pieces:
@@ -239,8 +240,13 @@ class PrimaryHalf:
             upto = output.buffer.first_held - 1
             if upto > self._trimmed.get(stream, 0):
                 self._trimmed[stream] = upto
-                positions = self.unit.trim_watermarks(stream, upto)
+                positions = self.unit.trimmed.made_from(stream, upto)
                 yield self._to_standby(TrimOutput(self.unit.name, self.incarnation, stream, upto, positions))
 
     def _to_standby(self, message: CopyPiece | Determinants | TrimOutput) -> SendMessage:
         return SendMessage(self.node, message)
+
+
+def _progress(unit: HAUnit) -> dict[str, tuple[Position, bool]]:
+    """Return the position of each input, and whether it has ended."""
+    return {stream: (each.processed, each.ended) for stream, each in unit.inputs.items()}

@@ -99,11 +99,14 @@ class PairReading:
         """The node that is read from."""
         return None if self._reads is None else self._reads.node
 
-    def acknowledge(self, where: UnitPlacement | None, ack: Ack) -> Iterator[Effect]:
-        """Tell those replicas how far rows have come that do not know it from sending them."""
+    def acknowledge(self, where: UnitPlacement | None, ack: Ack, *, is_told_by_sending: bool) -> Iterator[Effect]:
+        """Tell those replicas how far rows have come that do not know it from sending them.
+
+        `is_told_by_sending`: it is enough for the consumer to have a row in memory.
+        """
         replicas = replicas_of(where)
         reads_own = self._reads is not None and self._reads.slot == self._slot and self._source.reads
-        if reads_own and len(replicas) > 1 and all(each.in_step for each in replicas):
+        if is_told_by_sending and reads_own and len(replicas) > 1 and all(each.in_step for each in replicas):
             replicas = [each for each in replicas if each.slot != self._slot]
         for each in replicas:
             yield SendMessage(each.node, ack)

@@ -6,12 +6,11 @@ takes over keeps its incarnation, and what its primary says later is not listene
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from peacefs.dataflow.core.technique import Acknowledge, StandbyKind, Technique
-from peacefs.dataflow.model.operator_class import most_general
-from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.protocol.errors import PeacefsError
 
 from .effects import DropCopy, Effect, LoadCopy, SendMessage
@@ -26,9 +25,9 @@ from .messages import (
     TrimOutput,
     UnitPlacement,
 )
-from .output_buffer import RowStage
 from .pair_primary import PrimaryHalf
 from .pair_standby import StandbyHalf
+from .query_recovery import QueryRecovery
 from .unit import HAUnit
 
 # Messages for standbys of which a node has not been told yet.
@@ -46,15 +45,8 @@ class Pairs:
     effects that it yields.
     """
 
-    def __init__(self, network: Network, technique: Technique) -> None:
-        self._technique = technique
-        self._active = technique.standby is StandbyKind.ACTIVE
-        self._records = {
-            plan.name: technique.records_events(
-                most_general(node.specification.operator_class for node in plan.operators)
-            )
-            for plan in network.units
-        }
+    def __init__(self, recovery: QueryRecovery) -> None:
+        self._recovery = recovery
         self._primaries: dict[str, PrimaryHalf] = {}
         self._standbys: dict[str, StandbyHalf] = {}
         # Active standbys that run here and have told their primary so.
@@ -73,7 +65,7 @@ class Pairs:
         if known is None or known.incarnation != standby.incarnation:
             if known is not None:
                 yield from self.drop(name)
-            self._standbys[name] = StandbyHalf(name, where, records=self._records[name])
+            self._standbys[name] = StandbyHalf(name, where, records=self.records(name))
             early, self._early = self._early, []
             for node, message in early:
                 yield from self._to_standby(node, message, None)
@@ -90,12 +82,11 @@ class Pairs:
         if known is not None and (standby is None or known.incarnation != standby.incarnation):
             del self._primaries[unit.name]
             unit.record(None)
-            unit.release_all()
+            unit.hold.end()
         if standby is not None and unit.name in self._primaries:
             self._primaries[unit.name].announced |= standby.in_step
         elif standby is not None:
-            records = self._records[unit.name]
-            self._primaries[unit.name] = PrimaryHalf(unit, standby, self._technique, records=records)
+            self._primaries[unit.name] = PrimaryHalf(unit, standby, self._recovery.of(unit.name))
 
     def drop(self, name: str) -> Iterator[Effect]:
         """Learn that neither half of a unit is here."""
@@ -111,7 +102,17 @@ class Pairs:
 
     def records(self, name: str) -> bool:
         """Return whether a unit's standby does what its primary recorded."""
-        return self._records[name]
+        return self._recovery.of(name).records_events
+
+    def _both_read(self, name: str) -> bool:
+        return self._recovery.technique_of(name).replicas.both_read
+
+    def _is_due(self, now_s: float, name: str) -> bool:
+        """Return whether it is time for an acknowledgement of a unit, or of its standby."""
+        due = now_s >= self._acknowledged_s.get(name, 0.0)
+        if due:
+            self._acknowledged_s[name] = now_s + self._recovery.technique_of(name).interval_s
+        return due
 
     def standbys(self) -> dict[str, StandbyHalf]:
         return dict(self._standbys)
@@ -143,12 +144,12 @@ class Pairs:
                 case CopyPiece():
                     had = half.has_copy
                     yield from half.piece(node, message)
-                    if self._active and half.has_copy and not had:
+                    if self._both_read(message.unit) and half.has_copy and not had:
                         yield LoadCopy(message.unit, half.incarnation)
                 case Determinants():
                     yield from half.determinants(node, message)
                 case TrimOutput() if unit is not None:
-                    unit.trim(message.stream, message.upto, message.positions)
+                    unit.trimmed.trim(message.stream, message.upto, message.positions)
 
     def disconnected(self, node: str) -> None:
         self._early = [early for early in self._early if early[0] != node]
@@ -161,14 +162,14 @@ class Pairs:
                 standby.disconnected()
 
     def copied(self, unit: HAUnit, number: int, data: bytes | PeacefsError) -> Iterator[Effect]:
-        unit.copying = False
+        unit.captures.copying = False
         half = self._primaries.get(unit.name)
         if half is not None:
             yield from half.copied(number, data)
 
     # -- time -------------------------------------------------------------------------------------------------
 
-    def tick(self, now_s: float, unit: HAUnit) -> Iterator[Effect | Acknowledge]:
+    def tick(self, now_s: float, unit: HAUnit) -> Iterator[Effect]:
         """Do what is to be done for a unit that runs here, from time to time."""
         half = self._primaries.get(unit.name)
         if half is not None:
@@ -181,16 +182,21 @@ class Pairs:
                 self._in_step.add(unit.name)
                 told = StandbyInStep(unit.name, standby.incarnation, standby.number)
                 yield SendMessage(standby.node, told)
-        if now_s >= self._acknowledged_s.get(unit.name, 0.0):
-            self._acknowledged_s[unit.name] = now_s + self._technique.standby_interval_s
-            positions = unit.positions if half is None else half.acknowledged()
-            if positions is not None:
-                yield Acknowledge(RowStage.RECEIVED if self._active else RowStage.SAFE, positions)
+
+    def acknowledged(self, now_s: float, unit: HAUnit) -> tuple[RowStage, Mapping[str, Position]] | None:
+        """Return what a unit that runs here acknowledges now, and as what."""
+        if not self._is_due(now_s, unit.name):
+            return None
+        half = self._primaries.get(unit.name)
+        positions = unit.positions if half is None else half.acknowledged()
+        if positions is None:
+            return None
+        return RowStage.RECEIVED if self._both_read(unit.name) else RowStage.SAFE, positions
 
     def begins_anew(self, message: PairMessage) -> bool:
         """Return whether an active standby that has a copy is sent another one, and is to begin with that."""
         half = self._standbys.get(message.unit)
-        if not self._active or half is None or not isinstance(message, CopyPiece):
+        if half is None or not self._both_read(message.unit) or not isinstance(message, CopyPiece):
             return False
         anew = half.incarnation == message.standby and message.piece == 0 and half.has_copy
         if anew:
@@ -201,8 +207,7 @@ class Pairs:
     def covered(self, now_s: float) -> Iterator[Ack]:
         """Yield what passive standbys acknowledge for their primaries."""
         for name, half in self._standbys.items():
-            if not self._active and now_s >= self._acknowledged_s.get(name, 0.0):
-                self._acknowledged_s[name] = now_s + self._technique.standby_interval_s
+            if not self._both_read(name) and self._is_due(now_s, name):
                 for stream, position in half.covered.items():
                     yield Ack(stream, name, half.primary, RowStage.SAFE, position)
 

@@ -9,34 +9,32 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from peacefs.dataflow.core.technique import StandbyKind, Technique
-from peacefs.dataflow.limits import dataflow_copy_number_bits as copy_number_bits
 from peacefs.dataflow.model.batches import OLDEST, START, Position
-from peacefs.dataflow.model.phases import Phases, pack
-from peacefs.dataflow.query.network import Network, UnitPlan
+from peacefs.dataflow.query.network import UnitPlan
+from peacefs.dataflow.recovery.technique import Replicas, Technique
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.protocol.errors import OperatorFailed
 
 from .bounds import BufferBounds
-from .causes import UnitCauses, added
 from .determinants import EventKind, EventLog, UnitEvent
 from .ha_input import HAInput
 from .ha_output import too_much_retained
-from .messages import sequence_of
-from .output_buffer import RowStage
 from .output_hold import OutputHold
+from .query_recovery import QueryRecovery
 from .replicas import replica
-from .restart_point import InputPoint, RestartPoint
-from .unit_edges import describe, read
+from .restart_point import RestartPoint
+from .restart_points import RestartPoints
+from .silent_replay import SilentReplay
+from .unit_captures import UnitCaptures
+from .unit_edges import UnitEdges, read
 from .unit_operators import UnitOperators
 from .unit_output import make_output
 from .unit_start import UnitStart
-from .watermarks import Watermarks
+from .watermarks import TrimmedOutputs
 
 
 class HAUnit:
@@ -50,83 +48,67 @@ class HAUnit:
     def __init__(
         self,
         plan: UnitPlan,
-        network: Network,
-        technique: Technique,
+        recovery: QueryRecovery,
         state: UnitState,
         start: UnitStart,
         bounds: BufferBounds,
     ) -> None:
         self.name = plan.name
         incarnation, restart = start.incarnation, start.restart
+        own = recovery.of(plan.name)
+        technique = own.technique
         self.incarnation, self.slot = incarnation, start.slot
-        self._plan = plan
+        self.wants_time = plan.wants_time
         self._state = state
         self._bounds = bounds
         # Functions draw from `drawn`, which is seeded for each event.
         self._seeds, self._drawn = start.chance, random.Random(0)
         self._seeded = any(node.specification.wants_chance for node in plan.operators)
         self._journal = state.journal
-        # Bytes of each input that the last checkpoint covers.
-        self._captured_bytes: dict[str, int] = {}
-        # Input that is processed in silence: an earlier start has sent what comes of it.
-        self._replayed: dict[str, InputPoint] = dict(restart.inputs) if restart is not None else {}
-        # The last event that is repeated in silence.
-        self._silent_until = 0
+        records = own.keeps_events
+        # An earlier start has sent what comes of it.
+        self._silence = SilentReplay(restart, by_events=records)
         described = state.edges()
         #: The number of the last event.
         self.event: int = 0 if described is None else described.get("event", 0)
-        records = technique.keeps_events(plan)
         if restart is not None and records:
-            # Events say where it is, which positions do not where the time matters.
-            self._replayed = {}
-            self.event, self._silent_until = restart.begin_event, restart.event
-        #: The event up to which the checkpoint goes that was captured last.
-        self.captured_event = self.event
+            self.event = restart.begin_event
         # The events that are recorded, and those that are to be repeated.
         self._record: EventLog | None = None
         self._script: EventLog | None = None
-        #: Copies for a standby that were captured, and whether one is being made.
-        self.copies, self.copying = 0, False
         #: True for a standby that does what its primary has done, and nothing else.
         self.follows = False
         edges = None if described is None else read(described)
         #: True if it begins with a checkpoint.
         self.loaded = edges is not None
-        self.inputs = {
-            stream: HAInput(
-                stream,
-                replica(plan.name, start.slot),
-                incarnation,
-                edges.inputs[stream].processed if edges else _beginning(technique, restart, stream),
-                credit_bytes=bounds.credit_bytes,
-                attempts=start.attempts,
-            )
-            for stream in plan.inputs
-        }
+        self.inputs = _inputs(plan, technique, start, edges, bounds.credit_bytes)
         self.outputs = {
-            stream: make_output(stream, network, technique, plan=plan, incarnation=incarnation, state=state)
+            stream: make_output(stream, recovery, plan=plan, incarnation=incarnation, state=state)
             for stream in plan.outputs
         }
-        self._hold = OutputHold(self.outputs)
-        # The input of rows that two replicas number differently.
-        self._watermarks: dict[str, Watermarks] | None = None
-        if technique.standby is StandbyKind.ACTIVE and technique.lineage(incarnation):
-            self._watermarks = {stream: Watermarks() for stream in plan.outputs}
+        self.captures = UnitCaptures(incarnation, state, self.inputs, self.outputs, self.event)
+        #: Holds output back until the events that it depends on are released.
+        self.hold = OutputHold(self.outputs)
+        #: Rows that consumers have from another replica go from here.
+        self.trimmed = TrimmedOutputs(
+            self.outputs,
+            numbered_differently=technique.replicas is Replicas.FOLLOWER and own.lineage(incarnation) > 0,
+        )
         if edges:
             for stream, each in self.inputs.items():
                 each.ended = edges.inputs[stream].ended
             for stream, output in self.outputs.items():
                 output.load(edges.outputs[stream])
-            self._mark()
+            self.trimmed.note(self.positions)
         if restart is not None:
             for stream, number in restart.outputs.items():
                 self.outputs[stream].begin_after(number)
-        self._operators = UnitOperators(
+        self.operators = UnitOperators(
             plan,
             state,
             self.inputs,
             self.outputs,
-            keeps_stamps=technique.tracks_causes,
+            keeps_stamps=technique.causes is not None,
             chance=self._drawn,
             phases=start.phases,
         )
@@ -136,26 +118,16 @@ class HAUnit:
         if self._journal is not None:
             for stream, source in self.inputs.items():
                 source.cuts = self._journal.cuts(stream)
-        self._causes: UnitCauses | None = None
-        if technique.tracks_causes:
-            self._causes = self._operators.track_causes(event=self.event, records=records)
-        # Points that the controller was told of, by number, and the phases that changed before each.
-        self._unrecorded: dict[int, tuple[RestartPoint, Mapping[str, Phases]]] = {}
-        self._points = 0
-        self._go_on()
-
-    @property
-    def wants_time(self) -> bool:
-        return self._plan.wants_time
+        #: The points at which it could begin again, where rows are kept by causes.
+        self.points: RestartPoints | None = None
+        if technique.causes is not None:
+            causes = self.operators.track_causes(event=self.event, records=records)
+            self.points = RestartPoints(causes, self.inputs, self.outputs)
+        self._silence.look(self.inputs)
 
     @property
     def positions(self) -> dict[str, Position]:
         return {stream: each.processed for stream, each in self.inputs.items()}
-
-    @property
-    def progress(self) -> dict[str, tuple[Position, bool]]:
-        """Return the position of each input, and whether it has ended."""
-        return {stream: (each.processed, each.ended) for stream, each in self.inputs.items()}
 
     def step(self) -> bool:
         """Process the next rows of one input. Return False if there are none, or no room for what they give."""
@@ -169,15 +141,13 @@ class HAUnit:
             return False
         self._script = None
         for stream, source in self.inputs.items():
-            point = self._replayed.get(stream)
-            upto = None if point is None else point.upto.number
-            batch = source.next(upto)
+            batch = source.next(self._silence.upto(stream))
             if batch is not None:
                 if self._journal is not None and self._journal.holds(stream, batch.first):
                     continue
                 self._happen(UnitEvent(EventKind.ROWS, stream, batch.last, self._seed()))
                 return True
-            if source.at_end() and (point is None or point.ended):
+            if source.at_end() and self._silence.lets_end(stream):
                 if self._journal is not None and self._journal.holds_end(stream):
                     continue
                 self._happen(UnitEvent(EventKind.END, stream, 0))
@@ -187,7 +157,7 @@ class HAUnit:
     @property
     def silent(self) -> bool:
         """True while it processes again what an earlier start has processed, whose output consumers have."""
-        return bool(self._replayed) or self.event < self._silent_until
+        return self._silence.goes_on(self.event)
 
     def process_all(self, events_max: int = sys.maxsize) -> bool:
         """Process the rows that are there, as long as there is room for what they give.
@@ -206,7 +176,7 @@ class HAUnit:
     def begin_after_event(self, event: int, *, resumed: bool) -> None:
         """Count events from here on. A program that resumes a query has none of those before."""
         assert resumed or self.event == event, "events are missing"
-        self.event = self.captured_event = event
+        self.event = self.captures.event = event
 
     def record(self, log: EventLog | None) -> None:
         """Record events from now on in `log`, which ends where the unit is; None: record them no longer."""
@@ -221,17 +191,6 @@ class HAUnit:
     def repeats(self) -> bool:
         """True while there are recorded events that it has not repeated."""
         return self._script is not None and self.event < self._script.last
-
-    def hold(self) -> None:
-        """Hold output back from now on until the events that it depends on are released."""
-        self._hold.begin()
-
-    def release(self, event: int) -> None:
-        """Let the output of events up to this one leave."""
-        self._hold.release(event)
-
-    def release_all(self) -> None:
-        self._hold.end()
 
     def _seed(self) -> int:
         return self._seeds.getrandbits(32) if self._seeded and self._seeds is not None else 0
@@ -255,33 +214,12 @@ class HAUnit:
             case EventKind.END:
                 self._finish(event.stream)
             case EventKind.TIME:
-                self._publish(self._operators.tell_time(event.number))
+                self._publish(self.operators.tell_time(event.number))
         self.event += 1
         if self._record is not None:
             self._record.append(event)
-        self._mark()
-        self._hold.note(self.event)
-
-    def _mark(self) -> None:
-        """Note what the rows of outputs were made from, where two replicas number them differently."""
-        if self._watermarks is not None:
-            for stream, output in self.outputs.items():
-                self._watermarks[stream].note(output.buffer.produced, self.positions)
-
-    def trim_watermarks(self, stream: str, upto: int) -> dict[str, Position] | None:
-        """Return what rows up to `upto`, which consumers have, were made from; None where numbers say as much."""
-        if self._watermarks is None:
-            return None
-        found = self._watermarks[stream].at(upto)
-        self._watermarks[stream].drop(upto)
-        return dict(found or {})
-
-    def trim(self, stream: str, upto: int, positions: Mapping[str, Position] | None) -> None:
-        """Drop rows that consumers have from the primary: by number, or by what they were made from."""
-        if self._watermarks is not None:
-            upto = self._watermarks[stream].made_from(positions) if positions else 0
-            self._watermarks[stream].drop(upto)
-        self.outputs[stream].trim(upto)
+        self.trimmed.note(self.positions)
+        self.hold.note(self.event)
 
     def _process(self, stream: str, upto: int) -> None:
         source = self.inputs[stream]
@@ -290,24 +228,24 @@ class HAUnit:
         if self._journal is not None:
             self._journal.enter(stream, batch.last)
         which = f"rows {batch.first} to {batch.last} of {stream!r}"
-        self._publish(self._operators.push(stream, batch.rows, which))
+        self._publish(self.operators.push(stream, batch.rows, which))
         source.take(upto)
-        self._go_on()
+        self._silence.look(self.inputs)
 
     def _finish(self, stream: str) -> None:
         if self._journal is not None:
             self._journal.enter(stream, self.inputs[stream].processed.number, ended=True)
-        ended = self._operators.ended()
-        self._publish(self._operators.end(stream, ended))
+        ended = self.operators.ended()
+        self._publish(self.operators.end(stream, ended))
         self.inputs[stream].ended = True
         for name in ended & self.outputs.keys():
             self.outputs[name].end()
-        self._go_on()
+        self._silence.look(self.inputs)
 
     def _begin_ended(self, stream: str) -> None:
         """Begin after the end of an input, of which operators were told before their state began."""
-        ended = self._operators.ended()
-        for _ in self._operators.end(stream, ended):
+        ended = self.operators.ended()
+        for _ in self.operators.end(stream, ended):
             raise AssertionError("an operator without state has put out rows")
         self.inputs[stream].ended = True
         for name in ended & self.outputs.keys():
@@ -317,16 +255,6 @@ class HAUnit:
     def covered(self) -> Mapping[str, Position]:
         """Return the position of each input in what is durable: rows up to there are not needed again."""
         return self.positions if self._journal is None else self._journal.covered
-
-    @property
-    def operator_rows(self) -> Counter[str]:
-        """Return the rows that each operator was given since the unit began."""
-        return self._operators.rows
-
-    @property
-    def late_rows(self) -> dict[str, int]:
-        """Return how many rows each operator has left out as late, of those that have left out any."""
-        return self._operators.late_rows
 
     @property
     def state_bytes(self) -> int:
@@ -339,70 +267,7 @@ class HAUnit:
 
     def capture(self, number: int) -> StateCapture:
         """Return the unit as it is now: a checkpoint to be written while it goes on."""
-        self._captured_bytes = {stream: each.processed_bytes for stream, each in self.inputs.items()}
-        self.captured_event = self.event
-        return self._capture(sequence_of((self.incarnation, number)))
-
-    @property
-    def uncaptured_bytes(self) -> int:
-        """Bytes of the rows that the last checkpoint lacks, of the input that has most of them."""
-        captured = self._captured_bytes
-        since = max(each.processed_bytes - captured.get(name, 0) for name, each in self.inputs.items())
-        uncovered = self._state.uncovered_rows
-        if not uncovered:
-            return since
-        processed = sum(each.processed_bytes for each in self.inputs.values())
-        return since + processed * uncovered // max(1, self._processed_rows())
-
-    def hurry(self) -> None:
-        """Have the next capture cover what it can."""
-        self._state.hurry()
-
-    def _processed_rows(self) -> int:
-        return sum(position.number for position in self.positions.values())
-
-    def copy(self, *, full: bool, with_rows: bool) -> tuple[int, StateCapture]:
-        """Return the unit as it is now, for its standby, with the number of the copy.
-
-        Pages that did not change since the last one are in it only with `full`. `with_rows` puts the rows of
-        outputs into it, for a unit that does not have them in its state.
-        """
-        self.copies, self.copying = self.copies + 1, True
-        for output in self.outputs.values() if with_rows else ():
-            output.keep_rows()
-        capture = self._capture((self.incarnation << copy_number_bits) + self.copies, full=full)
-        for output in self.outputs.values() if with_rows else ():
-            output.drop_rows()
-        return self.copies, capture
-
-    def _capture(self, sequence: int, *, full: bool = False) -> StateCapture:
-        edges = describe(self.inputs, self.outputs)
-        return self._state.capture(sequence, {**edges, "event": self.event}, full=full)
-
-    def restart_point(self, level: RowStage) -> tuple[int, RestartPoint, bytes] | None:
-        """Return the latest point at which it could begin, if consumers let it have a new one.
-
-        With it come its number, and the phases that have changed since the last point that was recorded.
-        """
-        assert self._causes is not None
-        if self.silent:
-            return None
-        self._causes.note(self.inputs, self.outputs, self.event)
-        found = self._causes.reached(self.outputs, level)
-        if found is None:
-            return None
-        self._points += 1
-        self._unrecorded[self._points] = found
-        phases: Mapping[str, Phases] = {}
-        for _, changed in self._unrecorded.values():
-            phases = added(phases, changed)
-        return self._points, found[0], pack(phases)
-
-    def recorded(self, number: int) -> Mapping[str, Position]:
-        """Learn that it would begin at a point from now on, and return the rows before it, which may go."""
-        point, _ = self._unrecorded[number]
-        self._unrecorded = {other: each for other, each in self._unrecorded.items() if other > number}
-        return point.begins
+        return self.captures.checkpoint(number, self.event)
 
     # -- what leaves -----------------------------------------------------------------------------------------
 
@@ -414,15 +279,6 @@ class HAUnit:
         for stream, rows in ready:
             self.outputs[stream].emit(rows)
 
-    def _go_on(self) -> None:
-        """Let rows leave again once everything was processed that an earlier start had processed."""
-        reached = (
-            self.inputs[stream].processed >= point.upto and self.inputs[stream].ended >= point.ended
-            for stream, point in self._replayed.items()
-        )
-        if all(reached):
-            self._replayed = {}
-
     def _has_room(self) -> bool:
         for stream, output in self.outputs.items():
             if output.buffer.held_bytes > self._bounds.retained_bytes_max:
@@ -430,7 +286,25 @@ class HAUnit:
         return all(output.has_room(self._bounds.buffer_bytes_max) for output in self.outputs.values())
 
 
+def _inputs(
+    plan: UnitPlan, technique: Technique, start: UnitStart, edges: UnitEdges | None, credit_bytes: int
+) -> dict[str, HAInput]:
+    """Make the inputs of a unit, each where the unit begins to read it."""
+    return {
+        stream: HAInput(
+            stream,
+            replica(plan.name, start.slot),
+            start.incarnation,
+            edges.inputs[stream].processed if edges else _beginning(technique, start.restart, stream),
+            credit_bytes=credit_bytes,
+            attempts=start.attempts,
+        )
+        for stream in plan.inputs
+    }
+
+
 def _beginning(technique: Technique, restart: RestartPoint | None, stream: str) -> Position:
     if restart is not None:
         return restart.inputs[stream].begin
-    return OLDEST if technique.begins_with_oldest else START
+    causes = technique.causes
+    return OLDEST if causes is not None and not causes.recorded else START

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.model.row_stage import RowStage
 
 from .ha_input import HAInput
 from .ha_output import HAOutput, OutputContents
-from .output_buffer import Mark, RowStage
+from .output_buffer import Mark
 
 
 @dataclass(frozen=True)

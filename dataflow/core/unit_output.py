@@ -1,39 +1,36 @@
-"""The producing edge of a stream as a technique wants it: for whom rows are kept, how numbered, and where."""
+"""The producing edge of a stream as techniques want it: for whom rows are kept, how numbered, and where."""
 
 from __future__ import annotations
 
-from peacefs.dataflow.core.technique import StandbyKind, Technique
-from peacefs.dataflow.query.network import Network, UnitPlan
+from peacefs.dataflow.model.row_stage import RowStage
+from peacefs.dataflow.query.network import UnitPlan
 from peacefs.dataflow.unit_state.interface import ROWS_OF, UnitState
 
 from .ha_output import HAOutput, OutputRules
-from .replicas import both
+from .query_recovery import QueryRecovery
 
 
 def make_output(
     stream: str,
-    network: Network,
-    technique: Technique,
+    recovery: QueryRecovery,
     *,
     plan: UnitPlan | None = None,
     incarnation: int = 0,
     state: UnitState | None = None,
 ) -> HAOutput:
     """Make the producing edge of a stream, of a unit or a source; in a unit's state, rows can be kept besides."""
-    destinations = network.consumers[stream]
-    if technique.standby is StandbyKind.ACTIVE:
-        destinations = both(destinations, [each.name for each in network.units])
-    kept = technique.takes_checkpoints or technique.standby is not None
+    own = None if plan is None else recovery.of(plan.name)
+    technique = recovery.technique if own is None else own.technique
+    kept = technique.takes_checkpoints or technique.replicas.paired
+    forgets = technique.causes is not None and technique.causes.level is RowStage.RECEIVED
+    schema = recovery.network.types[stream].schema
     return HAOutput(
         stream,
-        destinations,
-        technique.retention(destinations),
+        recovery.destinations(stream),
         rules=OutputRules(
-            drops_for_absent=technique.drops_for_absent,
-            logs_all=technique.standby is not StandbyKind.ACTIVE,
-            retains_for_states=technique.tracks_causes,
+            logs_all=not technique.replicas.both_read, retains_for_states=recovery.retains_for_states(stream)
         ),
-        lineage=0 if plan is None else technique.lineage_of(plan, network, incarnation),
-        log=state.numbered_rows(ROWS_OF + stream, network.types[stream].schema) if kept and state else None,
-        forgot_rows=plan is not None and technique.forgets_rows and incarnation > 1,
+        lineage=0 if own is None else own.lineage(incarnation),
+        log=state.numbered_rows(ROWS_OF + stream, schema) if kept and state else None,
+        forgot_rows=plan is not None and forgets and incarnation > 1,
     )

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 from peacefs.dataflow.model.batches import Position
 
+from .ha_output import HAOutput
+
 Positions = Mapping[str, Position]
 
 
@@ -47,3 +49,35 @@ class Watermarks:
         """Forget the marks of rows below `number`, but for the last."""
         while len(self._marks) > 1 and self._marks[1][0] <= number:
             self._marks.popleft()
+
+
+class TrimmedOutputs:
+    """The outputs of a unit of which another node has a replica: rows go when consumers have them from the other.
+
+    Where both replicas give rows the same numbers, numbers say which; else watermarks do.
+    """
+
+    def __init__(self, outputs: Mapping[str, HAOutput], *, numbered_differently: bool) -> None:
+        self._outputs = outputs
+        self._watermarks = {stream: Watermarks() for stream in outputs} if numbered_differently else None
+
+    def note(self, positions: Positions) -> None:
+        """Note what the rows of outputs were made from."""
+        if self._watermarks is not None:
+            for stream, output in self._outputs.items():
+                self._watermarks[stream].note(output.buffer.produced, positions)
+
+    def made_from(self, stream: str, upto: int) -> Positions | None:
+        """Return what rows up to `upto`, which consumers have, were made from; None where numbers say as much."""
+        if self._watermarks is None:
+            return None
+        found = self._watermarks[stream].at(upto)
+        self._watermarks[stream].drop(upto)
+        return dict(found or {})
+
+    def trim(self, stream: str, upto: int, positions: Positions | None) -> None:
+        """Drop rows that consumers have from the other replica: by number, or by what they were made from."""
+        if self._watermarks is not None:
+            upto = self._watermarks[stream].made_from(positions) if positions else 0
+            self._watermarks[stream].drop(upto)
+        self._outputs[stream].trim(upto)

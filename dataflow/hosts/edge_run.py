@@ -10,13 +10,11 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 
 from peacefs.dataflow.core.controller import ControllerCore
@@ -31,39 +29,29 @@ from peacefs.dataflow.core.effects import (
     SinkEnded,
     StopQuery,
 )
+from peacefs.dataflow.core.exchange import ExchangeMessage
 from peacefs.dataflow.core.late_rows import LateRowCounts
 from peacefs.dataflow.core.messages import (
-    CheckpointStored,
-    EventsHappened,
-    HistoryWanted,
     Message,
-    NodeAlive,
     NodeHeartbeat,
     Placement,
-    RestartPointReached,
     RowsLate,
-    StandbyInStep,
     StandbyReady,
     UnitRecovered,
-    UnitStopped,
 )
-from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_tick_s
+from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Replicas, Technique
 from peacefs.dataflow.techniques.admission import admit
-from peacefs.protocol.errors import PeacefsError, RunSuperseded, StartupError
+from peacefs.protocol.errors import PeacefsError, RunSuperseded
 
-from .checkpoint_store import UnitCheckpoints, delete, retain
-from .driver_fence import DriverFence, OpenFence
-from .interface import Sink, Source
-from .link_traffic import LinkTraffic
+from .checkpoint_store import delete, retain
+from .interface import LinkMeter, RowMeter, Sink, Source
 from .links import Links
 from .node_pool import NodePool
 from .node_process import EDGE, NodeOrders
-from .query_record import RunRecord, new_record, read_record
 from .query_run import HostedRun, check_ends
-from .row_counts import RowCounts
 from .run_events import (
     CheckpointTaken,
     NodeLost,
@@ -74,6 +62,7 @@ from .run_events import (
     StandbyMissing,
     UnitsPlaced,
 )
+from .run_records import RunRecords
 
 # A driver asks so often whether a younger one has begun, and delivers to sinks for so long after the answer.
 dataflow_fence_s: Final = 0.25
@@ -97,8 +86,8 @@ class RunOptions:
     datanode_of: Mapping[str, str] = field(default_factory=dict)
     observer: Observer | None = None
     guarantee: Recovery | None = None
-    traffic: LinkTraffic | None = None
-    row_counts: RowCounts | None = None
+    traffic: LinkMeter | None = None
+    row_counts: RowMeter | None = None
 
 
 class EdgeRun(HostedRun):
@@ -118,72 +107,39 @@ class EdgeRun(HostedRun):
         pool: NodePool,
         options: RunOptions,
     ) -> None:
-        admit(network, technique, options.guarantee)
-        if options.resume and not technique.takes_checkpoints:
-            raise StartupError(
-                f"{technique.name} keeps nothing that outlives the program that started a query: begin it without "
-                "resume, or use a technique that takes checkpoints, as SGuard(interval_s=1)"
-            )
+        recovery = self._recovery = admit(network, technique, options.guarantee)
+        self._records = RunRecords(recovery, pool.checkpoints, resume=options.resume)
         check_ends((each.name for each in network.sources), (each.name for each in network.sinks), sources, sinks)
-        technique.check_nodes(pool.count)
-        self._network, self._technique, self._bounds = network, technique, pool.bounds
+        for each in recovery.techniques:
+            each.check_nodes(pool.count)
+        self._network, self._pool = network, pool
         self._sources, self._sinks = sources, sinks
-        self._launcher = pool.launcher
-        self._names = [f"node-{number}" for number in range(1, pool.count + 1)]
         self._token = secrets.token_hex(16)
         self._options = options
-        self._record = new_record(network, technique.name)
-        self._fence: DriverFence = OpenFence()
-        found: RunRecord | None = None
-        checkpoints = pool.checkpoints
-        if technique.takes_checkpoints:
-            # A driver that is refused does not take over.
-            self._found(checkpoints)
-            checkpoints, self._fence = checkpoints.begin_run()
-            found = self._found(checkpoints)
-            self._record = self._record if found is None else found.resumed()
-            # Before anything begins, so that no number is given twice.
-            checkpoints.record(msgspec.json.encode(self._record))
-        self._checkpoints = checkpoints
+        self._records.begin()
         # Asked for now that no older driver delivers any more.
         delivered = {name: int(getattr(sink, "delivered", 0)) for name, sink in sinks.items()}
-        self._edge = EdgeCore(network, technique, pool.bounds, delivered=delivered if found is not None else None)
+        self._edge = EdgeCore(recovery, pool.bounds, delivered=delivered if self._records.goes_on else None)
         self._controller = ControllerCore(
             [plan.name for plan in network.units],
             EdgeCore.placements(network, EDGE),
             edge_node=EDGE,
             nodes_wanted=pool.count,
             node_timeout_s=pool.node_timeout_s,
-            resumed=self._record.checkpoints,
-            starts_before=self._record.starts_before,
-            plan=technique.recovery_plan(network),
+            resumed=self._records.record.checkpoints,
+            starts_before=self._records.record.starts_before,
+            plan=recovery.plan(),
         )
         self._announced: Placement | None = None
         self._late_rows = LateRowCounts()
         # A thread waits for each node, one asks each source, one for other drivers, and some delete checkpoints.
         super().__init__(network.name, threads=pool.count + len(sources) + 3, observer=options.observer)
-        # Records are written one after the other.
-        self._recorder = ThreadPoolExecutor(1)
         self._thread.start()
-
-    def _found(self, checkpoints: UnitCheckpoints) -> RunRecord | None:
-        """Return the record to go on with; None if there is none. Raises StartupError, InvalidQuery."""
-        found = checkpoints.recorded()
-        if found is None:
-            return None
-        if not self._options.resume:
-            raise StartupError(
-                "a query has left its record beside the checkpoints: resume it with resume=True, or give "
-                "another directory"
-            )
-        record = read_record(found)
-        record.check(self._network, self._technique.name)
-        return record
 
     # -- for the user -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        self._fence.close()
+        self._records.fence.close()
         super().close()
 
     def place_of(self, unit: str) -> str | None:
@@ -226,16 +182,16 @@ class EdgeRun(HostedRun):
         self._address = await self._links.listen()
         self._begin(self._watch_fence())
         try:
-            for name in self._names:
-                self._begin(self._keep_running(name))
+            for number in range(1, self._pool.count + 1):
+                self._begin(self._keep_running(f"node-{number}"))
             for name, rows in self._sources.items():
                 self._begin(self._feed(name, iter(rows)))
             looked_s = time.monotonic()
             while not self._stopped.is_set():
                 now_s = time.monotonic()
-                if now_s >= looked_s + self._bounds.heartbeat_s:
+                if now_s >= looked_s + self._pool.bounds.heartbeat_s:
                     looked_s = now_s
-                    self._controller.at_work(self._launcher.at_work())
+                    self._controller.at_work(self._pool.launcher.at_work())
                 alive = set(self._controller.members)
                 self._perform(self._controller.tick(now_s))
                 for node in alive - set(self._controller.members):
@@ -245,9 +201,9 @@ class EdgeRun(HostedRun):
         finally:
             await self._end_tasks()
             await self._links.close()
-            self._launcher.close()
+            self._pool.launcher.close()
             await self._loop.shutdown_default_executor()
-            self._recorder.shutdown()
+            self._records.close()
 
     # -- other drivers --------------------------------------------------------------------------------------
 
@@ -256,7 +212,7 @@ class EdgeRun(HostedRun):
         while True:
             await asyncio.sleep(dataflow_fence_s)
             try:
-                await asyncio.to_thread(self._fence.check)
+                await asyncio.to_thread(self._records.fence.check)
             except RunSuperseded:
                 raise
             except (PeacefsError, OSError) as fault:
@@ -264,7 +220,7 @@ class EdgeRun(HostedRun):
 
     def _deliver_fenced(self, sink: str, rows: pa.RecordBatch) -> None:
         try:
-            with self._fence.delivery():
+            with self._records.fence.delivery():
                 self._deliver(sink, self._sinks[sink], rows)
         except PeacefsError as refusal:
             self._fail(refusal.message)
@@ -280,54 +236,39 @@ class EdgeRun(HostedRun):
                 secrets.token_hex(8),
                 self._token,
                 self._address,
-                self._network,
-                self._technique,
-                self._bounds,
-                self._checkpoints,
+                self._recovery,
+                self._pool.bounds,
+                self._records.checkpoints,
                 self._options.traffic,
                 self._options.row_counts,
             )
-            await asyncio.to_thread(self._launcher.run_node, orders)
+            await asyncio.to_thread(self._pool.launcher.run_node, orders)
             self._tell(NodeLost(name))
             self._perform(self._controller.node_lost(name))
 
     def _received(self, peer: str, message: Message) -> None:
         now_s = time.monotonic()
+        if isinstance(message, ExchangeMessage | Placement):
+            self._perform(self._edge.received(now_s, peer, message))
+            self._room.set()
+            return
         match message:
-            case NodeHeartbeat():
-                self._is_there(peer)
-                self._perform(self._controller.heartbeat(now_s, message))
-            case NodeAlive():
-                self._controller.alive(message)
-            case CheckpointStored():
-                self._perform(self._controller.checkpoint_stored(peer, message))
-            case RestartPointReached():
-                self._perform(self._controller.restart_point_reached(peer, message))
-            case EventsHappened():
-                self._perform(self._controller.events_happened(peer, message))
-            case HistoryWanted():
-                self._perform(self._controller.history_wanted(peer, message))
-            case StandbyReady(unit):
-                if self._controller.standby_ready(message):
-                    self._tell(StandbyHasCopy(unit))
             case RowsLate():
                 for operator in self._late_rows.add(message):
                     log.warning("query %r: %r has left out rows that came late", self._network.name, operator)
-            case UnitStopped():
-                self._perform(self._controller.unit_stopped(message))
-            case StandbyInStep():
-                self._perform(self._controller.standby_in_step(peer, message))
+                return
+            case NodeHeartbeat():
+                self._is_there(peer)
+            case StandbyReady(unit):
+                if self._controller.standby_ready(message):
+                    self._tell(StandbyHasCopy(unit))
             case UnitRecovered(unit, incarnation, load_us, replay_us):
-                self._controller.unit_recovered(message)
                 self._tell(RecoveryMeasured(unit, incarnation, load_us / 1e6, replay_us / 1e6))
-            case _:
-                self._perform(self._edge.received(now_s, peer, message))
-                self._room.set()
+        self._perform(self._controller.received(now_s, peer, message))
 
     def _broken(self, peer: str) -> None:
-        now_s = time.monotonic()
         self._controller.disconnected(peer)
-        self._perform(self._edge.disconnected(now_s, peer))
+        self._perform(self._edge.disconnected(time.monotonic(), peer))
 
     async def _feed(self, source: str, rows: Iterator[pa.RecordBatch]) -> None:
         kind, edge = self._network.types[source], self._edge
@@ -359,9 +300,9 @@ class EdgeRun(HostedRun):
                 case RecordCheckpoint():
                     self._begin(self._write_record(effect))
                 case DeleteCheckpoint(unit, checkpoint):
-                    self._begin(self._tidy(partial(delete, self._checkpoints, unit, checkpoint)))
+                    self._begin(self._records.tidy(partial(delete, self._records.checkpoints, unit, checkpoint)))
                 case RetainCheckpoints(unit, oldest):
-                    self._begin(self._tidy(partial(retain, self._checkpoints, unit, oldest)))
+                    self._begin(self._records.tidy(partial(retain, self._records.checkpoints, unit, oldest)))
                 case StopQuery(reason):
                     self._fail(reason)
                 case _:
@@ -369,48 +310,13 @@ class EdgeRun(HostedRun):
 
     async def _write_record(self, wanted: RecordCheckpoint) -> None:
         """Record a checkpoint, and tell the controller once it is durable."""
-        record = self._record = self._record.with_checkpoint(
-            wanted.unit, wanted.checkpoint, wanted.cost, time.time_ns() // 1_000_000
-        )
-        data = msgspec.json.encode(record)
-        while not await self._loop.run_in_executor(self._recorder, self._recorded, data):
-            await asyncio.sleep(dataflow_checkpoint_retry_s)
-            # Others may have been recorded meanwhile.
-            data = msgspec.json.encode(self._record)
+        await self._records.write(wanted)
         self._tell(CheckpointTaken(wanted.unit, wanted.checkpoint[1], wanted.cost))
         self._perform(self._controller.recorded(wanted.unit, wanted.checkpoint))
         if self._options.datanode_of:
-            self._begin(self._find_replicas(wanted))
-
-    def _recorded(self, data: bytes) -> bool:
-        """Write the record. Where that fails nothing is lost: producers keep their rows until it is there."""
-        try:
-            self._checkpoints.record(data)
-        except RunSuperseded:
-            raise
-        except (PeacefsError, OSError) as error:
-            log.warning("the record of query %r cannot be written now: %s", self._network.name, error)
-            return False
-        return True
-
-    async def _find_replicas(self, recorded: RecordCheckpoint) -> None:
-        """Tell the controller which nodes have the checkpoint nearby."""
-        near = self._options.datanode_of
-        try:
-            held = await asyncio.to_thread(self._checkpoints.replicas, recorded.unit, recorded.checkpoint)
-        except PeacefsError as error:
-            log.info("it is not known where checkpoint %s is: %s", recorded.checkpoint, error.message)
-            return
-        self._controller.replicas_at(
-            recorded.unit, {node: held.get(datanode, 0) for node, datanode in near.items()}
-        )
-
-    async def _tidy(self, step: Callable[[], None]) -> None:
-        """Delete checkpoints; what stays for now goes with the next."""
-        try:
-            await asyncio.to_thread(step)
-        except (PeacefsError, OSError) as error:
-            log.warning("checkpoints that are not needed stay for now: %s", error)
+            held = await self._records.replicas(wanted)
+            near = {node: held.get(datanode, 0) for node, datanode in self._options.datanode_of.items()}
+            self._controller.replicas_at(wanted.unit, near)
 
     def _note_placement(self, placement: Placement) -> None:
         before = self._announced.units if self._announced is not None else {}
@@ -421,13 +327,16 @@ class EdgeRun(HostedRun):
         }
         self._announced = placement
         self._tell(UnitsPlaced(changed))
-        for name, where in placement.units.items() if self._technique.standby is not None else ():
+        paired = self._recovery.plan().replicas
+        for name, where in placement.units.items():
+            if name not in paired:
+                continue
             known = before.get(name)
             alone = where.took_over or (known is not None and known.standby is not None)
             standby = where.standby
             if standby is not None and standby.in_step and (known is None or known.standby != standby):
                 self._tell(PairComplete(name, standby.node))
             if where.node is not None and standby is None and where != known and alone:
-                why = "until it has caught up" if self._technique.symmetric else "no other node is free"
+                why = "until it has caught up" if paired[name] is Replicas.EQUALS else "no other node is free"
                 log.warning("unit %r goes on without a standby: %s", name, why)
                 self._tell(StandbyMissing(name))

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -36,18 +35,13 @@ _HOST = "127.0.0.1"
 _ROUNDS = 10
 
 
-class LinkReader(Protocol):
-    """Bytes of one connection, in any pieces, to messages."""
-
-    def feed(self, data: bytes) -> Iterable[Any]: ...
-
-
 class Links:
     """The connections of one process to the other processes of its query.
 
-    Messages to a peer arrive in order. When a connection ends, what was on its way is lost, and `broken` is called
-    with the peer. Until a connection has greeted with the query's token, nothing else of it is read. Edges and
-    nodes, of units and of rings, have one each and call it on their event loop alone.
+    Messages to a peer arrive in order, but for urgent ones, which have a connection of their own. When a
+    connection ends, what was on its way is lost, and `broken` is called with the peer. Until a connection has
+    greeted with the query's token, nothing else of it is read. Edges and nodes, of units and of rings, have one
+    each and call it on their event loop alone.
     """
 
     def __init__(
@@ -58,22 +52,16 @@ class Links:
         received: Callable[[str, Any], None],
         broken: Callable[[str], None],
         sent: Callable[[Any, int], None] | None = None,
-        *,
-        encode: Callable[[Any], list[bytes | memoryview]] = encode,
-        new_reader: Callable[[], LinkReader] | None = None,
     ) -> None:
-        """`sent` is told of each message that was written, and of its bytes.
-
-        Messages are those of `wire.py` unless `encode` and `new_reader` say otherwise.
-        """
-        self._encode = encode
-        self._new_reader: Callable[[], LinkReader] = new_reader or partial(MessageReader, schemas)
+        """`sent` is told of each message that was written, and of its bytes."""
+        self._schemas = schemas
         self._name, self._token = name, token
         self._address = ""
         self._received = received
         self._broken = broken
         self._sent = sent
-        self._outgoing: dict[str, _Outgoing] = {}
+        # By peer, and whether it is the connection of urgent messages.
+        self._outgoing: dict[tuple[str, bool], _Outgoing] = {}
         self._server: asyncio.Server | None = None
         self._incoming: set[_Incoming] = set()
         # Connections that have not greeted yet, with the rounds that each has had; oldest first.
@@ -91,13 +79,18 @@ class Links:
         self._address = f"{host}:{port}"
         return self._address
 
-    def send(self, peer: str, address: str, message: Any) -> None:
-        outgoing = self._outgoing.get(peer)
+    def send(self, peer: str, address: str, message: Any, *, urgent: bool = False) -> None:
+        """Send a message behind those before it; with `urgent`, behind those that were urgent as well.
+
+        A busy peer reads rows slowly. A few messages must not wait behind them, and are in no order with them.
+        """
+        lane = (peer, urgent)
+        outgoing = self._outgoing.get(lane)
         if outgoing is None or outgoing.address != address:
             if outgoing is not None:
                 outgoing.task.cancel()
-            outgoing = self._outgoing[peer] = _Outgoing(address)
-            outgoing.task = asyncio.create_task(self._write(peer, outgoing))
+            outgoing = self._outgoing[lane] = _Outgoing(address)
+            outgoing.task = asyncio.create_task(self._write(lane, outgoing))
         outgoing.messages.put_nowait(message)
 
     async def close(self) -> None:
@@ -115,7 +108,7 @@ class Links:
         if self._server is not None:
             await self._server.wait_closed()
 
-    async def _write(self, peer: str, outgoing: _Outgoing) -> None:
+    async def _write(self, lane: tuple[str, bool], outgoing: _Outgoing) -> None:
         writer: asyncio.StreamWriter | None = None
         try:
             host, _, port = outgoing.address.rpartition(":")
@@ -126,7 +119,7 @@ class Links:
             gone.add_done_callback(lambda _: outgoing.messages.put_nowait(None))
             try:
                 while (message := await outgoing.messages.get()) is not None:
-                    parts = self._encode(message)
+                    parts = encode(message)
                     writer.writelines(parts)
                     if self._sent is not None:
                         self._sent(message, sum(map(len, parts)))
@@ -138,9 +131,9 @@ class Links:
         finally:
             if writer is not None:
                 writer.close()
-            if self._outgoing.get(peer) is outgoing and not self._closing:
-                del self._outgoing[peer]
-                self._broken(peer)
+            if self._outgoing.get(lane) is outgoing and not self._closing:
+                del self._outgoing[lane]
+                self._broken(lane[0])
 
     # -- called by incoming connections ---------------------------------------------------------------------
 
@@ -164,8 +157,8 @@ class Links:
             del self._strangers[incoming]
         return greeting
 
-    def new_reader(self) -> LinkReader:
-        return self._new_reader()
+    def new_reader(self) -> MessageReader:
+        return MessageReader(self._schemas)
 
     def received(self, peer: str, message: Any) -> None:
         self._received(peer, message)
@@ -208,7 +201,7 @@ class _Incoming(asyncio.Protocol):
         self._links = links
         self._transport: asyncio.Transport
         self._begun = bytearray()
-        self._messages: LinkReader
+        self._messages: MessageReader
         self.greeting: Greeting | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 import cloudpickle
 
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol import limits
 
 from .checkpoint_store import UnitCheckpoints

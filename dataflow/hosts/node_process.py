@@ -23,9 +23,8 @@ from peacefs.dataflow.core.effects import (
 )
 from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Data, Message, NodeAlive, Placement
 from peacefs.dataflow.core.node import NodeCore
-from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.core.query_recovery import QueryRecovery
 from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_tick_s
-from peacefs.dataflow.query.network import Network
 from peacefs.protocol.errors import (
     CheckpointDamaged,
     DiskFault,
@@ -37,10 +36,9 @@ from peacefs.state.warm import warm
 
 from .beats import Beats
 from .checkpoint_store import UnitCheckpoints
-from .link_traffic import LinkTraffic
+from .interface import LinkMeter, RowMeter
 from .links import Links
 from .node_main import run_as_ordered
-from .row_counts import RowCounts
 from .unexpected import on_unexpected
 from .unit_states import UnitStates
 from .wire import encode
@@ -63,14 +61,17 @@ class NodeOrders:
     session: str
     token: str
     edge_address: str
-    network: Network
-    technique: Technique
+    recovery: QueryRecovery
     bounds: Bounds
     checkpoints: UnitCheckpoints
     #: The count of the bytes that it sends, if anybody wants to know.
-    traffic: LinkTraffic | None = None
+    traffic: LinkMeter | None = None
     #: The count of the rows that it sends.
-    row_counts: RowCounts | None = None
+    row_counts: RowMeter | None = None
+
+    @property
+    def query(self) -> str:
+        return self.recovery.network.name
 
 
 class NodeProcess:
@@ -84,7 +85,7 @@ class NodeProcess:
     def __init__(self, orders: NodeOrders) -> None:
         self._orders = orders
         self._addresses = {EDGE: orders.edge_address}
-        schemas = {name: kind.schema for name, kind in orders.network.types.items()}
+        schemas = {name: kind.schema for name, kind in orders.recovery.network.types.items()}
         sent = None if orders.traffic is None else orders.traffic.counter(orders.name)
         self._links = Links(orders.name, orders.token, schemas, self._received, self._broken, sent)
         alive = NodeAlive(orders.name, orders.session)
@@ -92,9 +93,8 @@ class NodeProcess:
         self._states = UnitStates(
             orders.checkpoints,
             orders.bounds,
-            orders.network,
-            orders.technique,
-            threads=ThreadPoolExecutor(len(orders.network.units), thread_name_prefix="unit log"),
+            orders.recovery,
+            threads=ThreadPoolExecutor(len(orders.recovery.network.units), thread_name_prefix="unit log"),
         )
         self._count_rows = None if orders.row_counts is None else orders.row_counts.counter(orders.name)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -113,8 +113,7 @@ class NodeProcess:
         self._core = NodeCore(
             orders.name,
             orders.session,
-            orders.network,
-            orders.technique,
+            orders.recovery,
             self._states.new,
             orders.bounds,
             address=address,

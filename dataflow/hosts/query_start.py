@@ -8,12 +8,11 @@ from typing import Any
 import cloudpickle
 
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.model.numbers import is_number
 from peacefs.dataflow.model.reasons import reason_of
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.admission import admit
-from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol.errors import InvalidQuery
 
 from .edge_run import EdgeRun, RunOptions
@@ -35,7 +34,7 @@ def start_query(
     _check(pool, options)
     admit(network, technique, options.guarantee)
     _check_functions(network)
-    if isinstance(technique, PeerRing):
+    if technique.ring is not None:
         return RingRun(network, technique, sources, sinks, pool, options)
     return EdgeRun(network, technique, sources, sinks, pool, options)
 

@@ -13,11 +13,21 @@ from typing import Final
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.ring_settings import RingPlan
 from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
-from peacefs.dataflow.ring.messages import EDGE, Beat, PeerCheckpoint, RingMessage
+from peacefs.dataflow.ring.messages import (
+    EDGE,
+    Beat,
+    BeginNode,
+    HostedMessage,
+    NodeFailed,
+    NodeFigures,
+    NodeStarted,
+    PeerCheckpoint,
+    RingMessage,
+)
 from peacefs.dataflow.ring.program import Reducing, plan_of, tables
 from peacefs.dataflow.ring.reducer import ReducerCore
-from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.protocol.errors import PeacefsError
 from peacefs.state import PageManager
 from peacefs.state.warm import warm
@@ -25,8 +35,8 @@ from peacefs.state.warm import warm
 from .beats import Beats
 from .links import Links
 from .node_main import run_as_ordered
-from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
 from .unexpected import on_unexpected
+from .wire import encode
 
 # The share is that of the last so many seconds: a single piece of work may take many ticks.
 ring_busy_over_s: Final = 1.0
@@ -48,8 +58,12 @@ class RingOrders:
     token: str
     edge_address: str
     network: Network
-    technique: PeerRing
+    ring: RingPlan
     bounds: Bounds
+
+    @property
+    def query(self) -> str:
+        return self.network.name
 
 
 class RingNode:
@@ -63,16 +77,8 @@ class RingNode:
     def __init__(self, orders: RingOrders) -> None:
         self._orders = orders
         self._addresses = {EDGE: orders.edge_address}
-        self._links = Links(
-            orders.name,
-            orders.token,
-            {},
-            self._received,
-            self._broken,
-            encode=encode,
-            new_reader=RingMessageReader,
-        )
-        beat_s = orders.technique.settings.beat_s
+        self._links = Links(orders.name, orders.token, {}, self._received, self._broken)
+        beat_s = orders.ring.settings.beat_s
         self._beats = Beats(orders.name, orders.token, encode, Beat(), every_s=beat_s)
         self._plan = plan_of(orders.network)
         self._core: ReducerCore | None = None
@@ -125,7 +131,7 @@ class RingNode:
 
     # -- events ---------------------------------------------------------------------------------------
 
-    def _received(self, peer: str, message: HostMessage) -> None:
+    def _received(self, peer: str, message: HostedMessage) -> None:
         if isinstance(message, BeginNode):
             self._begin(message)
         elif self._core is None:
@@ -146,7 +152,7 @@ class RingNode:
             tuple(self._plan.mappers),
             Reducing(self._plan),
             tables(self._plan, pages),
-            self._orders.technique.settings,
+            self._orders.ring.settings,
             begins=message.begins,
         )
         # The first messages may keep it busy for long.

@@ -18,14 +18,25 @@ import pyarrow as pa
 
 from peacefs.dataflow.limits import dataflow_incarnations_per_run_max, dataflow_tick_s
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
+from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
 from peacefs.dataflow.ring.effects import AllDelivered, DeliverRows, LossFound, RingEffect, SendTo, TellUser
-from peacefs.dataflow.ring.messages import EDGE, Leave, ProcessEnded
+from peacefs.dataflow.ring.messages import (
+    EDGE,
+    URGENT,
+    BeginNode,
+    HostedMessage,
+    Leave,
+    NodeFailed,
+    NodeFigures,
+    NodeStarted,
+    ProcessEnded,
+)
 from peacefs.dataflow.ring.program import Mapping as MappingOf
 from peacefs.dataflow.ring.program import plan_of
 from peacefs.dataflow.ring.view import RingMember
 from peacefs.dataflow.techniques.admission import admit
-from peacefs.dataflow.techniques.peer_ring import PeerRing
 
 from .edge_run import RunOptions
 from .interface import Sink, Source
@@ -33,7 +44,6 @@ from .links import Links
 from .node_pool import NodePool
 from .query_run import HostedRun, check_ends, source_failed
 from .ring_node import RingOrders
-from .ring_wire import BeginNode, HostMessage, NodeFailed, NodeFigures, NodeStarted, RingMessageReader, encode
 from .run_events import NodeLost, RingChanged
 
 log = logging.getLogger("peacefs.dataflow")
@@ -50,7 +60,7 @@ class RingRun(HostedRun):
     def __init__(
         self,
         network: Network,
-        technique: PeerRing,
+        technique: Technique,
         sources: Mapping[str, Source],
         sinks: Mapping[str, Sink],
         pool: NodePool,
@@ -60,7 +70,8 @@ class RingRun(HostedRun):
         technique.check_nodes(pool.count)
         plan = plan_of(network)
         check_ends(plan.sources, [plan.sink], sources, sinks)
-        self._network, self._technique, self._bounds = network, technique, pool.bounds
+        assert technique.ring is not None
+        self._network, self._ring, self._bounds = network, technique.ring, pool.bounds
         self._sources, self._sinks = sources, sinks
         self._sink_name = plan.sink
         self._mappings = {name: MappingOf(plan, name) for name in plan.mappers}
@@ -68,7 +79,8 @@ class RingRun(HostedRun):
             name: RingRelay(plan.feeds(name), self._mappings[name]) for name in plan.stages if name in plan.goes_to
         }
         self._launcher = pool.launcher
-        self._members = technique.arrange(pool.count)
+        names = [f"node-{number}" for number in range(1, pool.count + 1)]
+        self._members = arrange(names, self._ring.settings.r, self._ring.arrangement)
         self._token = secrets.token_hex(16)
         self._edge: EdgeOfRing | None = None
         self._processes: dict[str, int] = {}
@@ -115,9 +127,7 @@ class RingRun(HostedRun):
     # -- the loop -----------------------------------------------------------------------------------------
 
     async def _main(self) -> None:
-        self._links = Links(
-            EDGE, self._token, {}, self._received, self._broken, encode=encode, new_reader=RingMessageReader
-        )
+        self._links = Links(EDGE, self._token, {}, self._received, self._broken)
         self._address = await self._links.listen()
         try:
             for member in self._members:
@@ -138,7 +148,7 @@ class RingRun(HostedRun):
         """Start a node, and when it ends another, which is a spare and has another name."""
         for number in range(2, dataflow_incarnations_per_run_max):
             self._begins(_place(name))
-            orders = RingOrders(name, self._token, self._address, self._network, self._technique, self._bounds)
+            orders = RingOrders(name, self._token, self._address, self._network, self._ring, self._bounds)
             await asyncio.to_thread(self._launcher.run_node, orders)
             self._note_lost(name)
             self._tell_others(name)
@@ -150,7 +160,7 @@ class RingRun(HostedRun):
             others = [each.name for each in self._edge.view.members.values() if not each.gone]
             self._perform([SendTo(name, ProcessEnded(ended)) for name in others if name != ended])
 
-    def _received(self, peer: str, message: HostMessage) -> None:
+    def _received(self, peer: str, message: HostedMessage) -> None:
         match message:
             case NodeStarted():
                 self._node_started(message)
@@ -179,9 +189,7 @@ class RingRun(HostedRun):
         self._is_there(_place(name))
         self._processes[name] = started.process
         if self._edge is not None:
-            member = RingMember(
-                name, self._technique.arrangement.rack_of.get(_place(name), ""), address, version=1
-            )
+            member = RingMember(name, self._ring.arrangement.rack_of.get(_place(name), ""), address, version=1)
             effects = self._edge.joined(member)
             self._links.send(name, address, BeginNode(tuple(self._edge.view.members.values()), False))
             self._perform(effects)
@@ -195,7 +203,7 @@ class RingRun(HostedRun):
             self._begin_ring()
 
     def _begin_ring(self) -> None:
-        self._edge = EdgeOfRing(self._members, self._mappings, self._technique.settings, self._relays)
+        self._edge = EdgeOfRing(self._members, self._mappings, self._ring.settings, self._relays)
         for member in self._members:
             self._links.send(member.name, member.address, BeginNode(tuple(self._members), True))
         for source, rows in self._sources.items():
@@ -234,7 +242,7 @@ class RingRun(HostedRun):
                 case SendTo(to, message):
                     member = self._edge.view.members.get(to)
                     if member is not None and member.address:
-                        self._links.send(to, member.address, message)
+                        self._links.send(to, member.address, message, urgent=isinstance(message, URGENT))
                 case DeliverRows(rows):
                     self._deliver(self._sink_name, self._sinks[self._sink_name], rows)
                 case AllDelivered():

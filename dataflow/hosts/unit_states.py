@@ -9,10 +9,9 @@ from typing import Final
 
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.messages import CheckpointId, sequence_of
-from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.core.query_recovery import QueryRecovery
 from peacefs.dataflow.logs.unit_log import UnitLogWriter, read_unit_log
-from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.techniques.cec import CEC, windows_of
+from peacefs.dataflow.techniques.window_units import windows_of
 from peacefs.dataflow.unit_state.interface import UnitState
 from peacefs.dataflow.unit_state.paged_state import PagedState
 from peacefs.dataflow.window_checkpoints.windowed_state import WindowedState
@@ -33,24 +32,22 @@ class UnitStates:
         self,
         checkpoints: UnitCheckpoints,
         bounds: Bounds,
-        network: Network | None = None,
-        technique: Technique | None = None,
+        recovery: QueryRecovery | None = None,
         *,
         clock: Callable[[], float] = time.time,
         threads: Executor | None = None,
         in_background: bool = True,
     ) -> None:
-        """`network` and `technique` are for units that load themselves.
+        """`recovery`: of the query's units; without it, all write checkpoints.
 
         `threads`: where logs are written; without them whoever has a commit does. With `in_background` others
         write checkpoints, and ask for memory ahead of them.
         """
         self._checkpoints, self._bounds = checkpoints, bounds
-        self._network, self._technique = network, technique
+        self._recovery = recovery
         self._clock, self._threads, self._in_background = clock, threads, in_background
         # States are copied to the memory of other nodes, and not written, where units have standbys.
-        paired = technique is not None and technique.standby is not None
-        self._copies = StandbyCopies() if paired else None
+        self._copies = StandbyCopies()
 
     def new(self, unit: str) -> UnitState:
         """Return the state of a unit that begins without a checkpoint."""
@@ -58,8 +55,8 @@ class UnitStates:
 
     def load(self, unit: str, checkpoint: CheckpointId) -> UnitState:
         """Read a checkpoint, on any thread. Raises CheckpointDamaged, FileNotFound, and what the store raises."""
-        if isinstance(self._technique, CEC):
-            return self._windowed(unit, checkpoint, self._technique)
+        if self._recovery is not None and self._recovery.technique_of(unit).windows is not None:
+            return self._windowed(unit, checkpoint, self._recovery)
         pages, checkpointer = self._open(unit)
         checkpointer.load(sequence_of(checkpoint))
         return PagedState(pages, checkpointer)
@@ -67,32 +64,29 @@ class UnitStates:
     @property
     def copied_bytes(self) -> int:
         """Bytes of copies that are kept here for units of other nodes."""
-        return 0 if self._copies is None else self._copies.kept_bytes
+        return self._copies.kept_bytes
 
     def take_copy(self, unit: str, sequence: int) -> bytes:
         """Return the bytes of a capture that was written here, for the unit's standby."""
-        assert self._copies is not None
         return self._copies.take(name_of(unit), sequence)
 
     def keep_copy(self, unit: str, data: bytes) -> None:
-        assert self._copies is not None
         self._copies.keep(name_of(unit), data)
 
     def drop_copy(self, unit: str) -> None:
-        if self._copies is not None:
-            self._copies.drop(name_of(unit))
+        self._copies.drop(name_of(unit))
 
     def load_copy(self, unit: str) -> PagedState:
         """Load the copy that is kept here, on any thread."""
-        assert self._copies is not None
         pages, checkpointer = self._open(unit)
         (sequence,) = self._copies.sequences(name_of(unit))
         checkpointer.load(sequence)
         return PagedState(pages, checkpointer)
 
-    def _windowed(self, unit: str, begins: CheckpointId, technique: CEC) -> WindowedState:
+    def _windowed(self, unit: str, begins: CheckpointId, recovery: QueryRecovery) -> WindowedState:
         """Read the log of a unit. `begins` has the incarnation of the start that is to come."""
-        assert self._network is not None
+        network, checks = recovery.network, recovery.technique_of(unit).windows
+        assert checks is not None
         store, name = self._checkpoints.segments(), name_of(unit)
         try:
             loaded = read_unit_log(store, name, begins)
@@ -101,24 +95,24 @@ class UnitStates:
         except FileNotFound as gone:
             # A writer that was taken for dead has trimmed its log meanwhile: another look finds what it has now.
             raise DiskFault(gone.message) from None
-        plan = self._network.unit(unit)
+        plan = network.unit(unit)
         return WindowedState(
             PagedState(*self._open(unit)),
             UnitLogWriter(store, name, begins[0], self._threads),
             windows_of(plan),
             plan.inputs,
-            {stream: self._network.types[stream] for stream in plan.outputs},
-            technique.checks,
+            {stream: network.types[stream] for stream in plan.outputs},
+            checks,
             self._clock,
             loaded,
         )
 
     def _open(self, unit: str) -> tuple[PageManager, Checkpointer]:
         pages = PageManager(page_bytes=self._bounds.page_bytes, memory_bytes_max=self._bounds.state_bytes_max)
-        paired = self._copies is not None
+        paired = self._recovery is not None and self._recovery.technique_of(unit).replicas.paired
         return pages, Checkpointer(
             pages,
-            self._copies if self._copies is not None else self._checkpoints.pages(),
+            self._copies if paired else self._checkpoints.pages(),
             name_of(unit),
             keep=None,
             generations_max=dataflow_copy_generations_max if paired else limits.state_generations_max,

@@ -7,6 +7,8 @@
 8   4  length of the rows; 0 if the message has none
 12  4  CRC32C of the 12 bytes before it, the head and the rows
 16     head (MessagePack), then rows (an Arrow IPC message without its schema, which both ends have) or other bytes
+
+Rows of a ring are part of the head, with their schema: nodes of a ring do not know those of mappers.
 """
 
 from __future__ import annotations
@@ -14,47 +16,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from peacefs.dataflow.core.messages import (
-    Ack,
-    CheckpointRecorded,
-    CheckpointStored,
-    CopyHeld,
-    CopyPiece,
-    Credit,
-    Data,
-    Determinants,
-    DeterminantsHeld,
-    Ended,
-    EventsHappened,
-    EventsKept,
-    HistoryPart,
-    HistoryWanted,
-    Message,
-    NodeAlive,
-    NodeHeartbeat,
-    Pause,
-    Paused,
-    Placement,
-    RestartPointReached,
-    RestartPointRecorded,
-    RowsLate,
-    StandbyInStep,
-    StandbyReady,
-    Subscribe,
-    Subscribed,
-    Subscription,
-    TrimOutput,
-    UnitRecovered,
-    UnitStopped,
-)
+from peacefs.dataflow.core.messages import CopyPiece, Data, HistoryPart, Message, RestartPointReached, Subscription
 from peacefs.dataflow.limits import dataflow_rows_bytes_max
 from peacefs.dataflow.model.batches import Batch
+from peacefs.dataflow.ring.messages import HostedMessage
 from peacefs.protocol.errors import ProtocolViolation
 from peacefs.protocol.limits import MIB
 
@@ -75,44 +47,40 @@ class _DataHead:
     sent_bytes: int
 
 
-_KINDS: tuple[type[Any], ...] = (
+_OF_RINGS: Final = get_args(HostedMessage)
+#: All processes of a query run the same version, so that the order here is theirs, too.
+_KINDS: Final[tuple[type[Any], ...]] = (
     _DataHead,
-    Subscribe,
-    Subscribed,
-    Ended,
-    Credit,
-    Ack,
-    Placement,
-    NodeHeartbeat,
-    CheckpointStored,
-    CheckpointRecorded,
-    UnitStopped,
-    UnitRecovered,
-    CopyPiece,
-    CopyHeld,
-    Determinants,
-    DeterminantsHeld,
-    TrimOutput,
-    StandbyInStep,
-    RestartPointReached,
-    RestartPointRecorded,
-    Pause,
-    Paused,
-    EventsHappened,
-    EventsKept,
-    HistoryWanted,
-    HistoryPart,
-    StandbyReady,
-    NodeAlive,
-    RowsLate,
+    *(kind for kind in get_args(Message) if kind is not Data),
+    *_OF_RINGS,
 )
+_NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 #: Messages with bytes that stand where others have rows.
 _WITH_DATA = (CopyPiece, RestartPointReached, HistoryPart)
-_encoder = msgspec.msgpack.Encoder()
-_decoders = [msgspec.msgpack.Decoder(kind) for kind in _KINDS]
 
 
-def encode(message: Message) -> list[bytes | memoryview]:
+def _encode_special(value: object) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    if isinstance(value, pa.RecordBatch):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema) as writer:
+            writer.write_batch(value)
+        return memoryview(sink.getvalue())
+    raise NotImplementedError(f"{type(value).__name__} has no form on the wire")
+
+
+def _decode_special(kind: type[Any], value: Any) -> Any:
+    if kind is pa.RecordBatch:
+        return pa.ipc.open_stream(pa.py_buffer(value)).read_next_batch()
+    return np.frombuffer(value, np.int64)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_special)
+_decoders = [msgspec.msgpack.Decoder(kind, dec_hook=_decode_special) for kind in _KINDS]
+
+
+def encode(message: Message | HostedMessage) -> list[bytes | memoryview]:
     """Return the buffers of a message, to be sent one after the other."""
     rows: memoryview | bytes = b""
     head: object = message
@@ -122,7 +90,7 @@ def encode(message: Message) -> list[bytes | memoryview]:
     elif isinstance(message, _WITH_DATA):
         head, rows = replace(message, data=b""), message.data
     body = _encoder.encode(head)
-    start = _PREFIX.pack(_MAGIC, _FORMAT, _KINDS.index(type(head)), len(body), len(rows), 0)[:-4]
+    start = _PREFIX.pack(_MAGIC, _FORMAT, _NUMBERS[type(head)], len(body), len(rows), 0)[:-4]
     checksum = crc32c(rows, crc32c(body, crc32c(start)))
     first = start + checksum.to_bytes(4, "big") + body
     return [first, rows] if len(rows) else [first]
@@ -135,14 +103,15 @@ class MessageReader:
         self._schemas = schemas
         self._bytes = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Message]:
+    def feed(self, data: bytes) -> Iterator[Message | HostedMessage]:
         """Yield the messages that are whole now. Raises ProtocolViolation for anything else."""
         self._bytes += data
         while len(self._bytes) >= _PREFIX.size:
             magic, form, kind, head_bytes, rows_bytes, checksum = _PREFIX.unpack_from(self._bytes)
             if magic != _MAGIC or form != _FORMAT or kind >= len(_KINDS):
                 raise ProtocolViolation("these bytes are no message of a dataflow")
-            if head_bytes > dataflow_head_bytes_max or rows_bytes > dataflow_rows_bytes_max:
+            head_bytes_max = dataflow_rows_bytes_max if _KINDS[kind] in _OF_RINGS else dataflow_head_bytes_max
+            if head_bytes > head_bytes_max or rows_bytes > dataflow_rows_bytes_max:
                 raise ProtocolViolation(f"a message of {head_bytes} and {rows_bytes} bytes is too long")
             end = _PREFIX.size + head_bytes + rows_bytes
             if len(self._bytes) < end:
@@ -157,7 +126,7 @@ class MessageReader:
                 raise ProtocolViolation("a message of a dataflow does not match its checksum")
             yield self._message(kind, head, rows)
 
-    def _message(self, kind: int, head_bytes: bytes, rows_bytes: bytes) -> Message:
+    def _message(self, kind: int, head_bytes: bytes, rows_bytes: bytes) -> Message | HostedMessage:
         try:
             head = _decoders[kind].decode(head_bytes)
             if isinstance(head, _WITH_DATA):
@@ -165,6 +134,6 @@ class MessageReader:
             if not isinstance(head, _DataHead):
                 return head  # type: ignore[no-any-return]
             rows = pa.ipc.read_record_batch(pa.py_buffer(rows_bytes), self._schemas[head.stream])
-        except Exception as error:  # of msgspec or Arrow, which raise many kinds for bytes that make no sense
+        except Exception as error:  # of msgspec, Arrow or NumPy, which raise many kinds
             raise ProtocolViolation(f"a message of a dataflow cannot be read: {error!r}") from error
         return Data(head.stream, head.subscription, Batch(head.first, rows), head.sent_bytes)

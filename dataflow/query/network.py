@@ -9,6 +9,7 @@ from functools import cached_property
 from peacefs.dataflow.model.operator_class import OperatorClass, most_general
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.operators.interface import OperatorSpecification
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol.errors import InvalidQuery
 
 
@@ -74,12 +75,20 @@ class UnitPlan:
 
 @dataclass(frozen=True)
 class Network:
+    """A query as one value: operators, cut into units, between sources and sinks.
+
+    Units are in an order in which each comes after those that feed it. `Query.network` makes it. Hosts, cores and
+    admission read it, and nothing changes it.
+    """
+
     name: str
     sources: tuple[SourceNode, ...]
     operators: tuple[OperatorNode, ...]
     sinks: tuple[SinkNode, ...]
     #: The number, from 0, of each unit that is a part of a stage.
     parts: Mapping[str, int] = field(default_factory=dict)
+    #: The techniques of units that have one of their own.
+    techniques: Mapping[str, Technique] = field(default_factory=dict)
 
     @property
     def operator_class(self) -> OperatorClass:

@@ -19,6 +19,7 @@ Each call says at once what is wrong with it, in one line.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from peacefs.dataflow.functions import col
@@ -35,13 +36,14 @@ from peacefs.dataflow.operators.resample import Resample
 from peacefs.dataflow.operators.row_operators import Filter, MapRows, RowsFunction, Select, Union
 from peacefs.dataflow.operators.sort import BoundedSort
 from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol.errors import InvalidQuery
 
 from .alignment import align_unions
 from .durations import Duration, microseconds
 from .network import Network, OperatorNode, SinkNode, SourceNode
 from .schemas import Schema, as_schema
-from .stages import MergeParts, Partition, Stage, expand
+from .stages import MergeParts, Partition, Stage, expand, in_parts
 
 # Parts of a stage, and rows of all of them that a part without rows holds up at most.
 dataflow_parts_max: Final = 1024
@@ -58,8 +60,9 @@ class Query:
         self._sources: dict[str, SourceNode] = {}
         self._operators: dict[str, OperatorNode] = {}
         self._sinks: dict[str, SinkNode] = {}
-        # Units that run in parts.
+        # Units that run in parts, and those that have techniques of their own.
         self._stages: dict[str, Stage] = {}
+        self._techniques: dict[str, Technique] = {}
 
     def source(self, name: str, schema: Schema | StreamType, *, time: str | None = None) -> Stream:
         """Begin a stream. `time` names the column, of type timestamp, that says when a row happened.
@@ -80,10 +83,11 @@ class Query:
         """Return what was written, as one value. Raises InvalidQuery if something is missing."""
         operators = align_unions(self._operators.values())
         network = Network(self.name, tuple(self._sources.values()), operators, tuple(self._sinks.values()))
-        whole = (
+        whole = replace(
             expand(self.name, network.sources, network.operators, network.sinks, self._stages)
             if self._stages
-            else network
+            else network,
+            techniques=in_parts(self._techniques, self._stages),
         )
         if not network.sinks:
             raise InvalidQuery(f"query {self.name!r} has no sink: end a stream with sink('name')")
@@ -145,6 +149,18 @@ class Query:
                 "another name with partition(..., name=...)"
             )
         self._stages[unit] = stage
+
+    def recover_by(self, unit: str, technique: Technique) -> None:
+        """Give a unit a technique of its own. Raises InvalidQuery if it has another one by now."""
+        if not isinstance(technique, Technique):
+            raise InvalidQuery(
+                f"unit {unit!r}: a technique is wanted, as unit({unit!r}, technique=CEC()), and not {technique!r}"
+            )
+        if self._techniques.setdefault(unit, technique) != technique:
+            raise InvalidQuery(
+                f"unit {unit!r} is given two techniques, {self._techniques[unit].name} and {technique.name}: give "
+                "it one, or name another unit"
+            )
 
     def is_source(self, stream: str) -> bool:
         """Return whether a stream comes from outside, and not from an operator."""
@@ -333,8 +349,11 @@ class Stream:
 
     # -- where it runs and ends ---------------------------------------------------------------------------------
 
-    def unit(self, name: str) -> Stream:
-        """Run what follows in an HA unit of this name, which is checkpointed and recovered by itself."""
+    def unit(self, name: str, *, technique: Technique | None = None) -> Stream:
+        """Run what follows in an HA unit of this name, which is checkpointed and recovered by itself.
+
+        `technique`: how it is recovered, if not as the rest of the query, as `unit("windows", technique=CEC())`.
+        """
         if not isinstance(name, str) or not name:
             raise InvalidQuery("unit needs a name: unit('sessions')")
         stage = self.query.stage_of(self.unit_name)
@@ -342,6 +361,8 @@ class Stream:
             self.query.put_in_stage(name, stage)
         elif self.query.stage_of(name) is not None:
             raise InvalidQuery(f"unit {name!r} is partitioned: a stream enters it by partition(...)")
+        if technique is not None:
+            self.query.recover_by(name, technique)
         return Stream(self.query, self.name, self.type, name)
 
     def partition(

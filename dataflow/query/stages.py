@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.model.operator_class import OperatorClass
@@ -25,6 +25,8 @@ from peacefs.dataflow.operators.sequenced import Sequenced
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .network import Network, OperatorNode, SinkNode, SourceNode
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,15 @@ def expand(
     named = {part_name(unit, part): part for unit, stage in stages.items() for part in range(stage.parts)}
     parts = {unit: part for unit, part in named.items() if unit in units}
     return Network(name, tuple(sources), tuple(expansion.made.values()), tuple(sinks), parts)
+
+
+def in_parts(values: Mapping[str, Value], stages: Mapping[str, Stage]) -> dict[str, Value]:
+    """Return what was said of units, for each of the parts of those that run in parts."""
+    return {
+        name: value
+        for unit, value in values.items()
+        for name in ([part_name(unit, part) for part in range(stages[unit].parts)] if unit in stages else [unit])
+    }
 
 
 class _Expansion:

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from peacefs.dataflow.model.numbers import check_count, is_number
+from peacefs.dataflow.model.numbers import is_number
+from peacefs.dataflow.recovery.ring_settings import RingArrangement
 from peacefs.protocol.errors import InvalidQuery
 
 from .tokens import RING
 from .view import MembershipPhase, RingMember
-
-
-@dataclass(frozen=True)
-class RingArrangement:
-    """Where the nodes of a new ring are. Raises InvalidQuery for a number of spares that cannot be.
-
-    rack_of   the rack of each node ("node-1", ...), so that neighbours are in different racks
-    tokens    where the interval of each node begins, from 0 to 2**62 - 1; even unless they are given
-    spares    nodes that wait off the ring until others have too much to do
-    """
-
-    rack_of: Mapping[str, str] = field(default_factory=dict)
-    tokens: Mapping[str, int] | None = None
-    spares: int = 0
-
-    def __post_init__(self) -> None:
-        check_count(f"RingArrangement(spares={self.spares!r})", self.spares, least=0)
-        # A caller may change its own dicts while the ring runs.
-        object.__setattr__(self, "rack_of", dict(self.rack_of))
-        object.__setattr__(self, "tokens", None if self.tokens is None else dict(self.tokens))
 
 
 def arrange(names: Sequence[str], r: int, arrangement: RingArrangement | None = None) -> list[RingMember]:

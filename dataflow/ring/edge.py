@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from peacefs.dataflow.recovery.ring_settings import RingSettings
+
 from .coverage import RingCoverage
 from .effects import AllDelivered, DeliverRows, LossFound, RingEffect, SendTo, TellUser
 from .hashed_rows import HashedRows
 from .mapper import MapperCore
 from .messages import Invite, News, Observed, Results, ResultsTaken, RingMessage, StateLost, Tuples, TuplesHeld
-from .settings import RingSettings
 from .tokens import WHOLE
 from .view import MembershipPhase, RingMember, RingView
 

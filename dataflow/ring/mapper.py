@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from peacefs.dataflow.recovery.ring_settings import RingSettings
+
 from .hashed_rows import NO_ROWS, HashedRows
 from .messages import Tuples
-from .settings import RingSettings
 from .tokens import Interval
 from .view import RingView
 

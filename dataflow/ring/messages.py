@@ -183,6 +183,9 @@ class Observed:
     text: str
 
 
+#: Messages that a busy node has to see before the rows that wait for it. Their order among others is of no matter.
+URGENT = (ResultsTaken,)
+
 RingMessage = (
     News
     | Beat
@@ -204,3 +207,50 @@ RingMessage = (
     | StateLost
     | Observed
 )
+
+
+# -- between a node's process and the program that started it ---------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStarted:
+    """A node listens, and may be given a place."""
+
+    name: str
+    address: str
+    #: The process that it runs in.
+    process: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginNode:
+    """The members of the ring, with addresses; `begins`: the query begins with them."""
+
+    members: tuple[RingMember, ...]
+    begins: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """The figures of a node, for those who measure."""
+
+    processor_s: float
+    processed_rows: int
+    replayed_rows: int
+    waiting_rows: int
+    backup_bytes: int
+    state_keys: int
+    checkpoint_bytes: int
+    checkpoint_share: float
+    #: Fragments that it owns.
+    owned: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailed:
+    """A function of the query raised an error: the query cannot go on."""
+
+    reason: str
+
+
+HostedMessage = RingMessage | NodeStarted | BeginNode | NodeFigures | NodeFailed

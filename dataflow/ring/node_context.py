@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from peacefs.dataflow.recovery.ring_settings import RingSettings
+
 from .effects import RingEffect, SendTo
 from .fragment import Fragment
 from .keyed_table import KeyedTable
 from .messages import EDGE, News, Observed, RingMessage
-from .settings import RingSettings
 from .tokens import Interval
 from .view import RingMember, RingView
 

@@ -1,4 +1,5 @@
-"""Recovery techniques: what is acknowledged and when, what rows are kept for, what a failure leads to.
+"""Recovery techniques as users write them: `SGuard(interval_s=1)`, `CEC()`, `Flux()` and so on.
 
-Begin with `interface.py`. Pure.
+Each function checks what it is given, and returns a declared plan (`recovery/technique.py`). `admission.py` says
+whether a plan can run a query. Pure.
 """

@@ -6,23 +6,28 @@ primary: by number where both produce the same, else by high watermarks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from peacefs.dataflow.limits import dataflow_acknowledge_interval_s_max, dataflow_tick_s
+from peacefs.dataflow.model.row_stage import RowStage
+from peacefs.dataflow.recovery.technique import (
+    ALWAYS_PRECISE,
+    FROM_STATE,
+    EventsAt,
+    Numbering,
+    Replicas,
+    Technique,
+)
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
-from peacefs.dataflow.core.technique import StandbyKind
-from peacefs.dataflow.limits import dataflow_tick_s
-
-from .standbys import StandbyTechnique
+from .intervals import checked_interval
 
 
-class ActiveStandby(StandbyTechnique):
-    name: ClassVar[str] = "active standby"
-    standby = StandbyKind.ACTIVE
-
-    def __init__(self, *, interval_s: float = dataflow_tick_s, precise: bool = True) -> None:
-        """`interval_s`: so often rows are acknowledged, and the secondary's output is trimmed."""
-        super().__init__(interval_s=interval_s, precise=precise)
-
-    def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(RowStage.RECEIVED, destination) for destination in destinations)})
+def ActiveStandby(*, interval_s: float = dataflow_tick_s, precise: bool = True) -> Technique:
+    """`interval_s`: so often rows are acknowledged, and the secondary's output is trimmed."""
+    return Technique(
+        name="active standby",
+        retention=RowStage.RECEIVED,
+        replicas=Replicas.FOLLOWER,
+        interval_s=checked_interval("ActiveStandby", interval_s, longest_s=dataflow_acknowledge_interval_s_max),
+        events=EventsAt.STANDBY if precise else EventsAt.NOWHERE,
+        numbering=Numbering.KEPT if precise else Numbering.ANEW,
+        gives=ALWAYS_PRECISE if precise else FROM_STATE,
+    )

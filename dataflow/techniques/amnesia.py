@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
-from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
-from peacefs.dataflow.core.technique import Guard, Technique
-from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.model.row_stage import RowStage
+from peacefs.dataflow.recovery.technique import ALWAYS_GAP, Numbering, Technique
 
 
-class Amnesia(Technique):
-    name: ClassVar[str] = "amnesia"
-    drops_for_absent: ClassVar[bool] = True
-    tolerates_gaps: ClassVar[bool] = True
-
-    def promises(self, network: OperatorClass) -> Recovery:
-        return Recovery.GAP
-
-    def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(RowStage.SENT, destination) for destination in destinations)})
-
-    def lineage(self, incarnation: int) -> int:
-        return incarnation
-
-    def guard(self, unit: str, now_s: float) -> Guard:
-        return Guard()
+def Amnesia() -> Technique:
+    """Keep nothing: rows for a unit that is away are dropped, so that nothing waits for it."""
+    return Technique(name="amnesia", retention=RowStage.SENT, numbering=Numbering.ANEW, gives=ALWAYS_GAP)

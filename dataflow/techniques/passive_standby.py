@@ -6,22 +6,28 @@ last copy, and the producers replay the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from peacefs.dataflow.limits import dataflow_acknowledge_interval_s_max
+from peacefs.dataflow.model.row_stage import RowStage
+from peacefs.dataflow.recovery.technique import (
+    ALWAYS_PRECISE,
+    FROM_STATE,
+    EventsAt,
+    Numbering,
+    Replicas,
+    Technique,
+)
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, RowStage
-from peacefs.dataflow.core.technique import StandbyKind
-
-from .standbys import StandbyTechnique
+from .intervals import checked_interval
 
 
-class PassiveStandby(StandbyTechnique):
-    name: ClassVar[str] = "passive standby"
-    standby = StandbyKind.PASSIVE
-
-    def __init__(self, *, interval_s: float = 0.05, precise: bool = True) -> None:
-        """`interval_s`: the time from one copy to the next."""
-        super().__init__(interval_s=interval_s, precise=precise)
-
-    def retention(self, destinations: Sequence[str]) -> frozenset[Mark]:
-        return frozenset({PRODUCED, *(Mark(RowStage.SAFE, destination) for destination in destinations)})
+def PassiveStandby(*, interval_s: float = 0.05, precise: bool = True) -> Technique:
+    """`interval_s`: the time from one copy to the next."""
+    return Technique(
+        name="passive standby",
+        retention=RowStage.SAFE,
+        replicas=Replicas.COPY,
+        interval_s=checked_interval("PassiveStandby", interval_s, longest_s=dataflow_acknowledge_interval_s_max),
+        events=EventsAt.STANDBY if precise else EventsAt.NOWHERE,
+        numbering=Numbering.KEPT if precise else Numbering.ANEW,
+        gives=ALWAYS_PRECISE if precise else FROM_STATE,
+    )

@@ -102,3 +102,12 @@ class CostBenefit:
         saved_s = tuples * self.load_tuple_s + extent.rows_saved * self.replay_row_s
         failures = self.failures_per_day / 86_400 * extent.age_s
         return failures * saved_s * self.second_of_outage > extent.oldest_windows * self.check_window_s
+
+
+@dataclass(frozen=True)
+class CheckPolicy:
+    """Which windows are checked, for `interval_s` in each `period_s`: CI and CP of the paper."""
+
+    choice: WindowChoice
+    interval_s: float
+    period_s: float

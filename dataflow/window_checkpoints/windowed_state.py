@@ -10,10 +10,9 @@ The first commit of a start has all windows, so that what earlier starts have lo
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,24 +32,15 @@ from peacefs.dataflow.unit_state.interface import (
 from peacefs.state.checkpoints.outcome import PublishedPages, RunningCheckpoint
 from peacefs.state.structures.unordered_map import UnorderedMap
 
+from .commit_moments import CommitMoment, CommitMoments
+from .commit_parts import WindowChecks, all_windows, changed_windows
 from .commits import LoadedLog, UnitLog, WindowCommit
 from .contents import WindowContents
 from .control_tuples import CommitDetail, CommitPlace, TupleKind, commit_rows, stream_type
-from .extent import Extent, WindowChoice
+from .extent import CheckPolicy
 from .footprints import COMMIT_OF_WINDOW, Footprints
 from .logged_results import LoggedResults
 from .replay import Replay
-
-cec_windows_per_check: Final = 2048
-
-
-@dataclass(frozen=True)
-class CheckPolicy:
-    """Which windows are checked, for `interval_s` in each `period_s`: CI and CP of the paper."""
-
-    choice: WindowChoice
-    interval_s: float
-    period_s: float
 
 
 @dataclass(frozen=True)
@@ -72,17 +62,6 @@ class ExtentNow:
     checks: int = 0
     closes: int = 0
     capture_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Moment:
-    """A commit in memory: its place, where its tuples begin, how many rows had come, when it was."""
-
-    place: CommitPlace
-    first_tuple: int
-    rows: int
-    at_s: float
-    marks: Mapping[str, Any]
 
 
 @dataclass
@@ -129,18 +108,17 @@ class WindowedState:
             start = loaded.detail.since
             self._number = loaded.detail.place.commit
             self._begin_from(loaded)
-        self._seen = loaded.seen if loaded is not None else None
-        #: Control tuples that were read to begin with.
-        self.tuples_read = loaded.tuples if loaded is not None else 0
+        self._seen, self.tuples_read = (None, 0) if loaded is None else (loaded.seen, loaded.tuples)
         self._next_tuple = 1
         #: Commits from the oldest footprint on.
-        self._moments = deque([_Moment(start, 1, _rows_of(start.inputs), clock(), self._contents.marks())])
+        self._moments = CommitMoments(
+            CommitMoment(start, 1, _rows_of(start.inputs), clock(), self._contents.marks())
+        )
         self._begins = True
         self._durable: Mapping[str, Position] = _positions(start.inputs)
         self._checked_s = clock()
-        self._capturing = False
+        self._capturing = self._hurries = False
         self.extent = ExtentNow()
-        self._hurries = False
 
     # -- structures -----------------------------------------------------------------------------------------
 
@@ -202,30 +180,8 @@ class WindowedState:
         self._hurries = True
 
     @property
-    def journal(self) -> WindowedState:
-        return self
-
-    def watch(self, name: str, operator: Operator) -> Operator:
-        """Return what runs in the place of an operator."""
-        return self._contents.watch(operator) if name == self._operator else operator
-
-    def cuts(self, stream: str) -> Sequence[int]:
-        """Return the rows of an input after which its batches are to be cut."""
-        return self.replay.cuts(stream) if self.replaying and self.replay is not None else ()
-
-    def holds(self, stream: str, number: int) -> bool:
-        """Return whether a row of an input has to wait for rows of others."""
-        return self.replay is not None and self.replay.holds(stream, number)
-
-    def holds_end(self, stream: str) -> bool:
-        return self.replay is not None and self.replay.holds_end(stream)
-
-    def enter(self, stream: str, number: int, *, ended: bool = False) -> None:
-        """Learn that rows of an input up to a number are processed now, or its end."""
-        if self.replay is not None:
-            self.replay.enter(stream, number, ended=ended)
-            if self.replay.over:
-                self.replay = None
+    def journal(self) -> WindowJournal:
+        return WindowJournal(self)
 
     @property
     def replaying(self) -> bool:
@@ -236,6 +192,10 @@ class WindowedState:
     def covered(self) -> Mapping[str, Position]:
         """The places up to which no row is needed, whatever fails: the oldest footprint in the log is of there."""
         return self._durable
+
+    def watch(self, name: str, operator: Operator) -> Operator:
+        """Return what runs in the place of an operator."""
+        return self._contents.watch(operator) if name == self._operator else operator
 
     # -- commits ----------------------------------------------------------------------------------------------
 
@@ -272,21 +232,26 @@ class WindowedState:
         begins, self._begins = self._begins, False
         if begins:
             self._next_tuple = 1
-            self._moments = deque(replace(moment, first_tuple=1) for moment in self._moments)
+            self._moments.begin_log()
         first_tuple = self._next_tuple
-        moment = _Moment(place, first_tuple, rows, now_s, self._contents.marks())
-        parts = self._all() if begins else self._changes()
-        self._moments.append(moment)
+        moment = CommitMoment(place, first_tuple, rows, now_s, self._contents.marks())
+        parts: list[tuple[TupleKind, pa.Table]] = []
+        if self._footprints is not None:
+            found = all_windows if begins else changed_windows
+            parts += found(self._contents, self._footprints, number)
+        self._moments.add(moment)
         made = sum(part.num_rows for _, part in parts)
         self.extent = ExtentNow(opens=sum(part.num_rows for kind, part in parts if kind is TupleKind.OPEN))
         self.extent.closes = made - self.extent.opens
         if self._hurries or now_s - self._checked_s >= self._policy.period_s:
             self._checked_s = now_s
-            checks = self._checks(first_tuple + made, rows, now_s)
-            parts += [(TupleKind.CHECK, part) for part in checks]
-            self.extent.checks = sum(part.num_rows for part in checks)
+            if self._footprints is not None:
+                now = replace(moment, first_tuple=first_tuple + made)
+                checks = list(self._checked(self._footprints, now))
+                parts += [(TupleKind.CHECK, part) for part in checks]
+                self.extent.checks = sum(part.num_rows for part in checks)
             self._hurries = False
-        since = self._since()
+        since = self._moments.since(self._footprints, self._contents, number)
         open_windows = self._footprints.open_windows if self._footprints is not None else 0
         kind = stream_type(self._contents.ids, self._contents.state)
         floors = {stream: output.floor for stream, output in self._outputs.items()}
@@ -324,81 +289,17 @@ class WindowedState:
         )
         return commit, _positions(since.place.inputs)
 
-    def _all(self) -> list[tuple[TupleKind, pa.Table]]:
-        """Begin a log: all windows that are open have their footprint in this commit."""
-        if self._footprints is None:
-            return []
-        ids, rows = self._contents.all(self._number)
-        self._footprints.clear()
-        self._footprints.put(ids, self._number)
-        return [(TupleKind.OPEN, rows)] if rows.num_rows else []
-
-    def _changes(self) -> list[tuple[TupleKind, pa.Table]]:
-        if self._footprints is None:
-            return []
-        changes = self._contents.changes(self._number)
-        self._footprints.drop_before(self._contents.closed_before)
-        self._footprints.remove(0, changes.left)
-        self._footprints.put(changes.opened, self._number)
-        parts = [(TupleKind.CLOSE, changes.closed), (TupleKind.OPEN, changes.rows)]
-        return [(kind, part) for kind, part in parts if part.num_rows]
-
-    def _checks(self, next_tuple: int, rows: int, now_s: float) -> list[pa.Table]:
-        """Check the windows with the oldest footprints, as long as that is wanted and there is time."""
-        parts: list[pa.Table] = []
-        if self._footprints is None:
-            return parts
+    def _checked(self, footprints: Footprints, now: CommitMoment) -> Iterator[pa.Table]:
+        """Check the oldest windows, as long as that is wanted and there is time."""
+        choice = None if self._hurries else self._policy.choice
+        checks = WindowChecks(self._contents, footprints, self._moments, choice)
         # Windows that have opened and closed took their time before.
         begun_s = self._clock()
-        while True:
-            taken = self._footprints.take_oldest(cec_windows_per_check)
-            if taken is None:
-                return parts
-            oldest, ids = taken[0], self._contents.with_footprint(taken[1], taken[0])
-            if not ids.num_rows:
-                continue
-            wanted = oldest != self._number and (
-                self._hurries
-                or self._policy.choice.wants_check(
-                    self._extent_with(oldest, ids.num_rows, next_tuple, rows, now_s)
-                )
-            )
-            if not wanted:
-                self._footprints.put_back(oldest, ids)
-                return parts
-            contents = self._contents.check(ids, self._number)
-            self._footprints.check(ids, oldest, self._number)
-            parts.append(contents)
-            next_tuple += contents.num_rows
+        while (contents := checks.next(now)) is not None:
+            now = replace(now, first_tuple=now.first_tuple + contents.num_rows)
+            yield contents
             if self._clock() - begun_s >= self._policy.interval_s:
-                return parts
-
-    def _extent_with(self, oldest: int, windows: int, next_tuple: int, rows: int, now_s: float) -> Extent:
-        """Return the extent, and what a check of the windows of its oldest commit would save of it."""
-        while self._moments[0].place.commit < oldest:
-            self._moments.popleft()
-        moment, following = self._moments[0], self._moments[1]
-        return Extent(
-            self._footprints.open_windows if self._footprints is not None else 0,
-            next_tuple - moment.first_tuple,
-            rows - moment.rows,
-            now_s - moment.at_s,
-            windows,
-            following.first_tuple - moment.first_tuple,
-            following.rows - moment.rows,
-        )
-
-    def _since(self) -> _Moment:
-        """Return the moment from which rows are needed, and forget those before it."""
-        oldest = self._footprints.oldest if self._footprints is not None else None
-        if self._footprints is not None:
-            oldest = self._number if oldest is None else oldest
-            while self._moments[0].place.commit < oldest:
-                self._moments.popleft()
-        else:
-            while len(self._moments) > 1 and self._contents.reaches_back_to(self._moments[1].marks):
-                self._moments.popleft()
-        return self._moments[0]
+                return
 
     # -- loading ------------------------------------------------------------------------------------------------
 
@@ -421,6 +322,44 @@ class WindowedState:
             detail.results,
             detail.floors,
         )
+
+
+class WindowJournal:
+    """A windowed state as its unit sees it: what is to be processed again, and up to where nothing is needed."""
+
+    def __init__(self, state: WindowedState) -> None:
+        self._state = state
+        self.watch = state.watch
+
+    @property
+    def replaying(self) -> bool:
+        return self._state.replaying
+
+    @property
+    def covered(self) -> Mapping[str, Position]:
+        return self._state.covered
+
+    def cuts(self, stream: str) -> Sequence[int]:
+        """Return the rows of an input after which its batches are to be cut."""
+        replay = self._state.replay
+        return replay.cuts(stream) if replay is not None and self.replaying else ()
+
+    def holds(self, stream: str, number: int) -> bool:
+        """Return whether a row of an input has to wait for rows of others."""
+        replay = self._state.replay
+        return replay is not None and replay.holds(stream, number)
+
+    def holds_end(self, stream: str) -> bool:
+        replay = self._state.replay
+        return replay is not None and replay.holds_end(stream)
+
+    def enter(self, stream: str, number: int, *, ended: bool = False) -> None:
+        """Learn that rows of an input up to a number are processed now, or its end."""
+        replay = self._state.replay
+        if replay is not None:
+            replay.enter(stream, number, ended=ended)
+            if replay.over:
+                self._state.replay = None
 
 
 class WindowCapture:

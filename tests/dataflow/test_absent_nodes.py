@@ -15,11 +15,11 @@ from simulation.seeds import seeds
 from support.dataflows import input_rows, repeatable
 from support.waiting import wait_until
 
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.costs import VirtualTimes
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow.techniques.sguard import SGuard
 
 _SAMPLE = repeatable()

@@ -13,13 +13,13 @@ from support.dataflows import SAMPLES, SCHEMA
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.ring.arrangement import RingArrangement
+from peacefs.dataflow.recovery.ring_settings import RingArrangement
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.admission import ALTERNATIVES, admit, suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia
@@ -225,7 +225,7 @@ def test_query_in_place_of_its_network_is_refused() -> None:
 @pytest.mark.parametrize(
     ("technique", "guarantee", "said"),
     [
-        (SGuard, None, r"a technique is wanted, as SGuard\(interval_s=1\), and not <class"),
+        (SGuard, None, r"a technique is wanted, as SGuard\(interval_s=1\), and not <function"),
         ("sguard", None, "a technique is wanted, .* and not 'sguard'"),
         (Amnesia(), "precise", "guarantee='precise': a kind of recovery is wanted, as Recovery.PRECISE"),
     ],

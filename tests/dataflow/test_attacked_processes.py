@@ -25,16 +25,16 @@ from support.dataflows import SAMPLES, SCHEMA, Row, Sample, input_rows
 from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow import Query
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.ring_run import RingRun
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
@@ -164,7 +164,7 @@ def test_attacked_processes_put_out_what_unharmed_ones_do(technique: Technique, 
         # A process is started in place of one that has ended when its loss was dealt with, and not before.
         if not all(map(_is_alive, host.pids().values())):
             return False
-        if technique.standby is not None and not all(map(run.survives_loss_of, _UNITS)):
+        if technique.replicas.paired and not all(map(run.survives_loss_of, _UNITS)):
             return False
         return all(run.place_of(unit) is not None for unit in _UNITS)
 

@@ -17,7 +17,6 @@ from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.dataflow import Query
 from peacefs.dataflow.core.messages import NodeAlive
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.beats import Beats
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
@@ -25,6 +24,9 @@ from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.greeting import Greeting, read_greeting
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.wire import MessageReader, encode
+from peacefs.dataflow.recovery.ring_settings import RingSettings
+from peacefs.dataflow.recovery.technique import Technique
+from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.keyed_table import DictTable
 from peacefs.dataflow.ring.monitor import Monitor
 from peacefs.dataflow.ring.node_context import NodeContext
@@ -148,8 +150,8 @@ def first_dead_s(monitor: Monitor, most_s: int) -> float | None:
 @pytest.mark.parametrize("ended", [True, False])
 def test_last_beat_of_a_process_that_has_ended_does_not_keep_it_alive(ended: bool) -> None:
     """Its connection breaks, then comes what it had sent over another one. Without word of its end it may live."""
-    ring = PeerRing(silence_s=60.0)
-    monitor = Monitor(NodeContext("node-1", ring.arrange(2), (), ring.settings, DictTable), 0.0)
+    members = arrange(["node-1", "node-2"], 1)
+    monitor = Monitor(NodeContext("node-1", members, (), RingSettings(silence_s=60.0), DictTable), 0.0)
     assert monitor.find_dead(0.1) == []
     monitor.disconnected("node-2")
     if ended:

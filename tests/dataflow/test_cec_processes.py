@@ -14,11 +14,11 @@ import pytest
 from support.dataflows import SAMPLES, Row, Sample
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.run_events import RecoveryMeasured
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC

@@ -14,15 +14,15 @@ from support.dataflows import SAMPLES, SCHEMA, Sample, input_rows
 from support.random_failures import random_failures, rows_seed
 from support.steps import steps
 
+from benchmarks.dataflows.comparison import compare_outputs
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.comparison import compare_outputs
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.window_checkpoints.extent import CostBenefit, OpenOnly, Targets

@@ -9,11 +9,11 @@ from simulation.seeds import seeds
 from support.dataflows import SAMPLES, Sample, repeatable
 from support.steps import steps
 
+from benchmarks.dataflows.comparison import compare_outputs
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow import Query
-from peacefs.dataflow.comparison import compare_outputs
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.seeded import Failure, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.techniques.sguard import SGuard
 

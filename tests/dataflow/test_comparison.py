@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 import pytest
 
-from peacefs.dataflow.comparison import compare_outputs
+from benchmarks.dataflows.comparison import compare_outputs
 from peacefs.dataflow.model.operator_class import Recovery
 
 _FIGURE_2 = {

@@ -6,8 +6,6 @@ from peacefs.dataflow.core.controller import (
     ControllerCore,
     dataflow_checkpoints_kept,
     dataflow_start_wait_s,
-    dataflow_starts_in_vain_max,
-    dataflow_suspect_s,
 )
 from peacefs.dataflow.core.effects import (
     DeleteCheckpoint,
@@ -17,6 +15,7 @@ from peacefs.dataflow.core.effects import (
     SendMessage,
     StopQuery,
 )
+from peacefs.dataflow.core.members import dataflow_suspect_s
 from peacefs.dataflow.core.messages import (
     CheckpointCost,
     CheckpointRecorded,
@@ -28,6 +27,7 @@ from peacefs.dataflow.core.messages import (
     UnitRecovered,
     UnitStopped,
 )
+from peacefs.dataflow.core.unit_places import dataflow_starts_in_vain_max
 from peacefs.dataflow.limits import dataflow_busy_s_max, dataflow_tick_s
 
 _TIMEOUT_S = 1.0
@@ -120,9 +120,9 @@ def test_node_that_is_busy_is_alive_while_its_process_says_so() -> None:
     core.heartbeat(0.0, beat("n2"))
     for beats in range(10):
         pass_time(core, beats * _TIMEOUT_S / 2, (beats + 1) * _TIMEOUT_S / 2)
-        core.alive(NodeAlive("n1", "1"))
-        core.alive(NodeAlive("n2", "another"))
-        core.alive(NodeAlive("n3", "1"))
+        core.received(0.0, "n1", NodeAlive("n1", "1"))
+        core.received(0.0, "n2", NodeAlive("n2", "another"))
+        core.received(0.0, "n3", NodeAlive("n3", "1"))
     assert core.members == ["n1"], "a session that is over, and a node that has not begun, count for nothing"
 
 

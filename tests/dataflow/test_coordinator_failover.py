@@ -14,12 +14,12 @@ from random import Random
 import pyarrow as pa
 import pytest
 from oracles.count_windows import sums_and_minima
+from peacefs.dataflow.core.technique import Technique
 from support.dataflows import SAMPLES
 from support.failover_cluster import FailoverCluster, failover_cluster
 from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.model.operator_class import OperatorClass

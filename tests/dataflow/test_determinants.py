@@ -16,14 +16,15 @@ from support.determined_samples import ALIGNED, ARBITRARY, determined_rows
 from support.judged_networks import digits
 from support.steps import steps, stride
 
-from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.failures import CutLink, Failure, Hang, Kill
-from peacefs.dataflow.hosts.outcome import Outcome
-from peacefs.dataflow.hosts.seeded import SeededRun
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.failures import CutLink, Failure, Hang, Kill
+from benchmarks.dataflows.outcome import Outcome
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
+from peacefs.dataflow.techniques.admission import promise
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
@@ -78,7 +79,7 @@ def test_determinants_are_repeated_after_a_failure_at_any_step(name: str, techni
     kind = OperatorClass.DETERMINISTIC if name in ALIGNED else OperatorClass.ARBITRARY
     assert network.operator_class is kind
     make = (ANYWHERE | STANDBYS)[technique]
-    assert make().promises_for(network) is Recovery.PRECISE
+    assert promise(network, make()) is Recovery.PRECISE
     check(name, expected, expected, "no failure")
     victims = sorted(expected.primaries)
     # Aligned windows need determinants of upstream backup alone.

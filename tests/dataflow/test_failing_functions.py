@@ -15,13 +15,13 @@ import pytest
 from support.dataflows import SCHEMA, input_rows
 from support.waiting import PATIENCE_S
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow import Query
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model import batches
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.program import Reducing, plan_of
 from peacefs.dataflow.techniques.peer_ring import PeerRing

@@ -20,21 +20,22 @@ from support.dataflows import SAMPLES, SCHEMA, input_rows, passed
 from support.long_runs import often
 from support.steps import steps, stride
 
+from benchmarks.dataflows.comparison import compare_outputs
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.comparison import compare_outputs
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.controller import ControllerCore
 from peacefs.dataflow.core.ha_output import HAOutput
 from peacefs.dataflow.core.messages import NodeHeartbeat, StandbyInStep, UnitPlacement
 from peacefs.dataflow.core.pair_plan import PairPlan
 from peacefs.dataflow.core.pair_reading import PairReading
-from peacefs.dataflow.core.technique import RecoveryPlan
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
+from peacefs.dataflow.core.query_recovery import RecoveryPlan
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.operators.grains import Grains
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Replicas
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.dataflow.techniques.flux import Flux
 from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed
@@ -241,7 +242,12 @@ def test_flux_places_pairs_in_a_chain_and_leaves_standby_nodes_alone() -> None:
     edge = {"source in": UnitPlacement("edge", 1)}
     units = ["a[0]", "a[1]", "a[2]", "b"]
     core = ControllerCore(
-        units, edge, edge_node="edge", nodes_wanted=4, node_timeout_s=1e9, plan=RecoveryPlan(Flux.standby, plan)
+        units,
+        edge,
+        edge_node="edge",
+        nodes_wanted=4,
+        node_timeout_s=1e9,
+        plan=RecoveryPlan(dict.fromkeys(units, Replicas.EQUALS), plan),
     )
     for node in ("n4", "n3", "n2", "n1"):
         core.heartbeat(0.0, NodeHeartbeat(node, "1", 0))
@@ -278,7 +284,9 @@ def _tells_one_half(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         PairReading,
         "acknowledge",
-        lambda reading, where, ack: (each for each in acknowledge(reading, where, ack) if each.to == reading.node),
+        lambda reading, where, ack, **how: (
+            each for each in acknowledge(reading, where, ack, **how) if each.to == reading.node
+        ),
     )
 
 

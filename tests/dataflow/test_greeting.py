@@ -52,19 +52,25 @@ def test_greeting_opens_the_address_that_was_dialled_with_the_token_alone() -> N
     assert len(greet("n" * 255, _TOKEN, _ADDRESS)) == greeting_bytes_max == 292
 
 
+class LineLinks(Links):
+    """Links whose messages are lines."""
+
+    def new_reader(self) -> Any:
+        return Lines()
+
+
 class Listening:
     """Links that note what comes."""
 
     def __init__(self) -> None:
         self.received: list[Any] = []
         self.broken: list[str] = []
-        self.links = Links(
+        self.links = LineLinks(
             "edge",
             _TOKEN,
             {},
             lambda peer, message: self.received.append((peer, message)),
             self.broken.append,
-            new_reader=Lines,
         )
 
 

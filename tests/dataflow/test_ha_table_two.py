@@ -15,12 +15,12 @@ from simulation.seeds import seeds
 from support.judged_networks import JUDGED_NETWORKS, JudgedNetwork
 from support.steps import steps
 
-from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.failures import Kill
-from peacefs.dataflow.hosts.outcome import Outcome
-from peacefs.dataflow.hosts.seeded import SeededRun
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.failures import Kill
+from benchmarks.dataflows.outcome import Outcome
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC

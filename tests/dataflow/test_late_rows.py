@@ -13,12 +13,12 @@ import pytest
 from simulation.seeds import seeds
 from support.long_runs import often
 
+from benchmarks.dataflows.failures import Kill
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.failures import Kill
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.query import Stream
 from peacefs.dataflow.techniques.amnesia import Amnesia

@@ -14,16 +14,16 @@ import pytest
 from support.dataflows import SAMPLES
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.costs import Traffic
+from benchmarks.dataflows.link_traffic import LinkTraffic
 from peacefs.dataflow.core.messages import Ack, CopyHeld
-from peacefs.dataflow.core.output_buffer import RowStage
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.costs import Traffic
 from peacefs.dataflow.hosts.edge_run import RunOptions
-from peacefs.dataflow.hosts.link_traffic import LinkTraffic
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.model.row_stage import RowStage
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
@@ -70,7 +70,7 @@ def played(technique: Technique, directory: Path, *, kill: bool = False) -> Coun
     with host.start(sample.network, technique, {"in": feed()}, {"out": take}, options) as run:
         try:
             wait_until(lambda: rows > 4, "first rows")
-            if technique.standby is not None:
+            if technique.replicas.paired:
                 wait_until(lambda: traffic.total()[_COPIES] > 0, "messages to the standby")
             if kill:
                 before, node = traffic.total(), run.place_of("second")

@@ -14,12 +14,12 @@ import pytest
 from support.dataflows import SAMPLES, Row, Sample, repeatable
 from support.waiting import wait_until
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow import Query
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints, UnitCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import InvalidQuery, QueryFailed

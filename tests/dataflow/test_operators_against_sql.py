@@ -16,14 +16,14 @@ from simulation.seeds import seeds
 from support.judged_operators import BINARY, UNARY, Judged
 from support.long_runs import often
 
+from benchmarks.dataflows.failures import Kill
+from benchmarks.dataflows.outcome import Outcome
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.failures import Kill
-from peacefs.dataflow.hosts.outcome import Outcome
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby

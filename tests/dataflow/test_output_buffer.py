@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from simulation.seeds import seeds
 
-from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, OutputBuffer, RowStage
+from peacefs.dataflow.core.output_buffer import PRODUCED, Mark, OutputBuffer
 from peacefs.dataflow.model.batches import Batch
+from peacefs.dataflow.model.row_stage import RowStage
 
 PRIMARY, SECONDARY = "primary", "secondary"
 SENT, RECEIVED = Mark(RowStage.SENT, PRIMARY), Mark(RowStage.RECEIVED, PRIMARY)

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from support.dataflows import SCHEMA, Row, input_rows
 
+from benchmarks.dataflows.seeded import Kill, SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.seeded import Kill, SeededRun
 from peacefs.dataflow.operators.key_hashes import hash_keys, parts_of
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.sguard import SGuard

@@ -20,14 +20,14 @@ from support.dataflows import SAMPLES, Row
 from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.sguard import SGuard

@@ -11,13 +11,13 @@ from support.dataflows import SAMPLES, SCHEMA, Sample, input_rows, repeatable
 from support.random_failures import random_failures, rows_seed
 from support.steps import steps
 
+from benchmarks.dataflows.comparison import compare_outputs
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow import Query
-from peacefs.dataflow.comparison import compare_outputs
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import QueryFailed

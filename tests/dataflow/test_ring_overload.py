@@ -16,6 +16,7 @@ from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.model.stream_type import TIME
+from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.effects import RingEffect, SendTo
 from peacefs.dataflow.ring.key_places import key_places
@@ -23,7 +24,6 @@ from peacefs.dataflow.ring.keyed_table import DictTable
 from peacefs.dataflow.ring.mapper import MapperCore
 from peacefs.dataflow.ring.messages import Relieve, Tuples
 from peacefs.dataflow.ring.reducer import ReducerCore
-from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.tokens import RING, Interval
 from peacefs.dataflow.ring.view import RingView
 from peacefs.dataflow.techniques.peer_ring import PeerRing
@@ -119,7 +119,8 @@ def test_overloaded_process_is_relieved_by_its_neighbour(tmp_path: Path) -> None
     text = Query("words").source("text", _SCHEMA, time="at")
     query = text.process(_count_slowly, state={"word": "int64", "count": "int64"}, key="word").sink("out")
     technique = PeerRing(r=1, silence_s=60.0)
-    before: dict[str, int | None] = {member.name: member.token for member in technique.arrange(3)}
+    members = arrange([f"node-{number}" for number in (1, 2, 3)], 1)
+    before: dict[str, int | None] = {member.name: member.token for member in members}
     runs: list[RingRun] = []
     host = LocalProcesses(3, DirectoryCheckpoints(tmp_path))
     rows = _hot_rows(before, runs)

@@ -22,7 +22,8 @@ from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.model.stream_type import TIME
-from peacefs.dataflow.ring.arrangement import RingArrangement, arrange, by_racks, shared_racks
+from peacefs.dataflow.recovery.ring_settings import RingArrangement
+from peacefs.dataflow.ring.arrangement import arrange, by_racks, shared_racks
 from peacefs.dataflow.ring.key_places import key_places
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
 from peacefs.dataflow.ring.paged_table import PagedTable, TableKind

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from peacefs.dataflow.hosts.failures import CutLink, Hang, Kill
-from peacefs.dataflow.hosts.seeded_ring import (
+from benchmarks.dataflows.failures import CutLink, Hang, Kill
+from benchmarks.dataflows.seeded_ring import (
     Join,
     KillSet,
     LeaveAt,
@@ -27,12 +27,13 @@ from peacefs.dataflow.hosts.seeded_ring import (
     RingOutcome,
     SeededRing,
 )
+from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.ring import (
     checkpointing,
     fragment,
+    fragment_places,
     mapper,
     monitor,
-    reducer,
     transitions,
     tuple_backup,
     view,
@@ -43,7 +44,6 @@ from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, places_of
 from peacefs.dataflow.ring.messages import EDGE, CopyWanted, PeerCheckpoint
 from peacefs.dataflow.ring.reducer import ReducerCore
-from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.tokens import RING, Interval
 from peacefs.dataflow.ring.view import RingView
 from tests.simulation.seeds import seeds
@@ -470,7 +470,7 @@ def _evict_all(self: tuple_backup.TupleBackup, coverage: object) -> None:
     self.clear()
 
 
-def _begin_without_replay(self: reducer.ReducerCore, held: fragment.Fragment) -> None:
+def _begin_without_replay(self: fragment_places.FragmentPlaces, held: fragment.Fragment) -> None:
     held.backup.clear()
     _BEGIN(self, held)
 
@@ -495,7 +495,7 @@ def _find_nobody(self: monitor.Monitor, now_s: float) -> list[str]:
     return []
 
 
-_BEGIN = reducer.ReducerCore._begin
+_BEGIN = fragment_places.FragmentPlaces._begin
 _TAKE = checkpointing.Checkpointing._take
 _RELEASE = mapper.MapperCore._release
 
@@ -505,7 +505,7 @@ _MUTANTS: dict[str, tuple[type, str, Any]] = {
         "evict_covered",
         _evict_all,
     ),
-    "whoever takes over does not replay": (reducer.ReducerCore, "_begin", _begin_without_replay),
+    "whoever takes over does not replay": (fragment_places.FragmentPlaces, "_begin", _begin_without_replay),
     "fragments do not remember what they contain": (checkpointing.Checkpointing, "_take", _forget_coverage),
     "mappers forget what they have sent": (mapper.MapperCore, "_release", _release_all),
     "a change is done before others have what they need": (transitions.Transitions, "_has_all", _finish_at_once),

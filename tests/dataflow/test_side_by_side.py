@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.dataflows.seeded import SeededRun
 from benchmarks.recovery import PAGE
 from benchmarks.side_by_side import pictures, tables
 from benchmarks.side_by_side.contest import Nodes, Played, Processes, Schedule, play
@@ -29,7 +30,6 @@ from benchmarks.side_by_side.verdict import Verdict, judge_by_key
 from peacefs.dataflow.advice.advice import Demand, advise
 from peacefs.dataflow.advice.load import QueryLoad
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.techniques.admission import suffices
 from peacefs.dataflow.techniques.amnesia import Amnesia

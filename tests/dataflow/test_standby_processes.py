@@ -18,16 +18,16 @@ from support.dataflows import SAMPLES, Row
 from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun, RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
-from peacefs.dataflow.techniques.standbys import StandbyTechnique
 from peacefs.protocol.errors import InvalidQuery
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -44,7 +44,7 @@ class Played:
 
     def __init__(
         self,
-        technique: StandbyTechnique,
+        technique: Technique,
         network: OperatorClass,
         directory: Path,
         happen: Callable[[Played], None],
@@ -108,7 +108,7 @@ def twice(played: Played) -> None:
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 @pytest.mark.parametrize("network", [OperatorClass.CONVERGENT_CAPABLE, OperatorClass.DETERMINISTIC], ids=str)
 def test_standby_process_takes_over_twice(
-    technique: Callable[[], StandbyTechnique], network: OperatorClass, tmp_path: Path
+    technique: Callable[[], Technique], network: OperatorClass, tmp_path: Path
 ) -> None:
     played = Played(technique(), network, tmp_path, twice)
     assert played.rows == expected_rows(network)
@@ -116,7 +116,7 @@ def test_standby_process_takes_over_twice(
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 def test_standby_process_repeats_how_a_union_interleaved(
-    technique: Callable[[], StandbyTechnique], tmp_path: Path
+    technique: Callable[[], Technique], tmp_path: Path
 ) -> None:
     """Rows are numbered as they interleave: none is left out, none is there twice."""
     played = Played(technique(), OperatorClass.ARBITRARY, tmp_path, lambda it: it.kill(it.node_of("first")))
@@ -125,7 +125,7 @@ def test_standby_process_repeats_how_a_union_interleaved(
 
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
-def test_process_that_stood_still_is_fenced(technique: Callable[[], StandbyTechnique], tmp_path: Path) -> None:
+def test_process_that_stood_still_is_fenced(technique: Callable[[], Technique], tmp_path: Path) -> None:
     """SIGSTOP for longer than a node may be silent, then SIGCONT: what it says then is refused."""
 
     def stop(played: Played) -> None:

@@ -15,16 +15,16 @@ from support.long_runs import often
 from support.random_failures import rows_seed
 from support.steps import steps
 
+from benchmarks.dataflows.comparison import compare_outputs
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.comparison import compare_outputs
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.seeded import CutLink, Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
-from peacefs.dataflow.techniques.standbys import StandbyTechnique
 from peacefs.protocol.errors import InvalidQuery, QueryFailed
 
 _TECHNIQUES = [ActiveStandby, PassiveStandby]
@@ -35,7 +35,7 @@ _WORSE = list(Recovery)
 
 def play(
     network: OperatorClass,
-    technique: StandbyTechnique,
+    technique: Technique,
     *failures: Failure,
     seed: int = 1,
     given: int = 1,
@@ -48,7 +48,7 @@ def play(
 
 
 @cache
-def unharmed(network: OperatorClass, technique: Callable[[], StandbyTechnique], given: int = 1) -> Outcome:
+def unharmed(network: OperatorClass, technique: Callable[[], Technique], given: int = 1) -> Outcome:
     return play(network, technique(), given=given)
 
 
@@ -81,7 +81,7 @@ def verdict(network: OperatorClass, expected: Outcome, observed: Outcome, given:
 @pytest.mark.parametrize("network", OperatorClass, ids=str)
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 def test_standby_is_precise_after_a_failure_at_any_step(
-    technique: Callable[[], StandbyTechnique], network: OperatorClass
+    technique: Callable[[], Technique], network: OperatorClass
 ) -> None:
     """Before a step a node is killed, with primaries and standbys; a union goes on as it was begun."""
     expected = unharmed(network, technique)
@@ -100,7 +100,7 @@ def test_standby_is_precise_after_a_failure_at_any_step(
 @pytest.mark.parametrize("network", OperatorClass, ids=str)
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 def test_standby_without_precision_gives_the_row_of_the_table(
-    technique: Callable[..., StandbyTechnique], network: OperatorClass
+    technique: Callable[..., Technique], network: OperatorClass
 ) -> None:
     """HA's Table 2 of the output of the unit that failed: repeating, and divergent for arbitrary networks."""
     promised = Recovery.DIVERGENT if network is OperatorClass.ARBITRARY else Recovery.REPEATING
@@ -116,9 +116,7 @@ def test_standby_without_precision_gives_the_row_of_the_table(
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 @pytest.mark.parametrize("seed", seeds(20))
-def test_standby_is_precise_whatever_connection_breaks(
-    technique: Callable[[], StandbyTechnique], seed: int
-) -> None:
+def test_standby_is_precise_whatever_connection_breaks(technique: Callable[[], Technique], seed: int) -> None:
     """One node dies or hangs, and comes back; connections break at any time, those between a pair among them."""
     chance = random.Random(seed)
     network, given = chance.choice(list(OperatorClass)), rows_seed(seed)
@@ -143,7 +141,7 @@ def test_standby_is_precise_whatever_connection_breaks(
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 @pytest.mark.parametrize("seed", seeds(20))
 def test_standby_survives_several_failures_or_says_that_a_unit_is_lost(
-    technique: Callable[[], StandbyTechnique], seed: int
+    technique: Callable[[], Technique], seed: int
 ) -> None:
     """Nothing is lost silently: rows come out as without a failure, or the query stops."""
     chance = random.Random(seed)
@@ -171,7 +169,7 @@ def test_standby_survives_several_failures_or_says_that_a_unit_is_lost(
 @pytest.mark.parametrize("network", OperatorClass, ids=str)
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 def test_second_failure_is_survived_once_a_new_standby_has_a_copy(
-    technique: Callable[[], StandbyTechnique], network: OperatorClass
+    technique: Callable[[], Technique], network: OperatorClass
 ) -> None:
     """The primary dies, its standby takes over and gets one of its own; then that one is the primary's end."""
     sample = sample_of(network)
@@ -202,7 +200,7 @@ def test_second_failure_is_survived_once_a_new_standby_has_a_copy(
 
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
-def test_unit_whose_pair_is_dead_stops_the_query_with_its_name(technique: Callable[[], StandbyTechnique]) -> None:
+def test_unit_whose_pair_is_dead_stops_the_query_with_its_name(technique: Callable[[], Technique]) -> None:
     failures = [Kill(60, node) for node in _NODES]
     with pytest.raises(QueryFailed, match=r"unit '(first|second)' has lost its primary and its standby"):
         play(OperatorClass.REPEATABLE, technique(), *failures)
@@ -210,7 +208,7 @@ def test_unit_whose_pair_is_dead_stops_the_query_with_its_name(technique: Callab
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 def test_node_that_hung_is_fenced_when_its_standby_has_taken_over(
-    technique: Callable[[], StandbyTechnique],
+    technique: Callable[[], Technique],
 ) -> None:
     for network in (OperatorClass.CONVERGENT_CAPABLE, OperatorClass.ARBITRARY):
         expected = unharmed(network, technique)
@@ -220,14 +218,14 @@ def test_node_that_hung_is_fenced_when_its_standby_has_taken_over(
 
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
-def test_pair_wants_two_nodes(technique: Callable[[], StandbyTechnique]) -> None:
+def test_pair_wants_two_nodes(technique: Callable[[], Technique]) -> None:
     with pytest.raises(InvalidQuery, match="a second node for each unit, and there is 1: give the host 2 or more"):
         play(OperatorClass.REPEATABLE, technique(), nodes=1)
 
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 @pytest.mark.parametrize("dead", ["standby", "nobody"])
-def test_memory_is_bounded_with_a_slow_consumer(technique: Callable[[], StandbyTechnique], dead: str) -> None:
+def test_memory_is_bounded_with_a_slow_consumer(technique: Callable[[], Technique], dead: str) -> None:
     """With two nodes, one of which may be dead for good: the other goes on, with a bounded memory."""
     sample = sample_of(OperatorClass.REPEATABLE)
     rows = sample.rows(1, batches=80)
@@ -267,7 +265,7 @@ def chance_and_timeouts() -> Query:
 
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
-def test_what_chance_and_time_did_is_done_again(technique: Callable[[], StandbyTechnique]) -> None:
+def test_what_chance_and_time_did_is_done_again(technique: Callable[[], Technique]) -> None:
     """Rows are drawn once, in their order, and each window comes out once.
 
     A standby that drew again would go on with a row that has left, or has a rank that another one has; one that

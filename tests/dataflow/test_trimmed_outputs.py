@@ -9,14 +9,15 @@ from support.dataflows import arbitrary, input_rows, repeatable
 
 from peacefs.dataflow.core.bounds import Bounds, BufferBounds
 from peacefs.dataflow.core.messages import Ack, Data, Subscribed
-from peacefs.dataflow.core.output_buffer import RowStage
-from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.core.query_recovery import QueryRecovery
 from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.core.unit_output import make_output
 from peacefs.dataflow.core.unit_start import UnitStart
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.dataflow.model.row_stage import RowStage
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
@@ -38,7 +39,7 @@ _BOUNDS = Bounds(page_bytes=8192, state_bytes_max=1 << 20)
 def test_rows_that_were_received_stay_until_they_are_safe(technique: Callable[[], Technique]) -> None:
     """A consumer that has rows in memory alone dies with them, and asks for them again."""
     network = repeatable().network
-    output = make_output("in", network, technique())
+    output = make_output("in", QueryRecovery(network, technique()))
     for rows in input_rows(1, batches=2, size=4):
         output.emit(rows)
     (consumer,) = output.destinations
@@ -56,13 +57,12 @@ class Replica:
     """One of the two that process a union, in an order of its own; it is given rows by hand."""
 
     def __init__(self, incarnation: int) -> None:
-        network, technique = arbitrary().network, ActiveStandby(precise=False)
-        states = UnitStates(
-            MemoryCheckpoints(), _BOUNDS, network, technique, clock=lambda: 0.0, in_background=False
-        )
+        network = arbitrary().network
+        recovery = QueryRecovery(network, ActiveStandby(precise=False))
+        states = UnitStates(MemoryCheckpoints(), _BOUNDS, recovery, clock=lambda: 0.0, in_background=False)
         plan, start = network.unit("first"), UnitStart(incarnation, slot=incarnation - 1)
         bounds = BufferBounds(1 << 30, 1 << 30, 1 << 30)
-        self.unit = HAUnit(plan, network, technique, states.new("first"), start, bounds)
+        self.unit = HAUnit(plan, recovery, states.new("first"), start, bounds)
         (self.stream,) = self.unit.outputs
 
     def process(self, source: str, first_value: int) -> None:
@@ -90,8 +90,8 @@ def test_active_standby_drops_rows_by_what_they_were_made_from_and_not_by_the_nu
     assert standby.values() == [100, 101, 102, 103, 0, 1, 2, 3]
 
     def consumers_have(number: int) -> list[int]:
-        made_from = primary.unit.trim_watermarks(primary.stream, number)
-        standby.unit.trim(standby.stream, number, made_from)
+        made_from = primary.unit.trimmed.made_from(primary.stream, number)
+        standby.unit.trimmed.trim(standby.stream, number, made_from)
         return standby.values()
 
     assert {100, 101, 102, 103} <= set(consumers_have(4)), "rows that consumers do not have"

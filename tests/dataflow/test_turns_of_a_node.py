@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from support.dataflows import input_rows, repeatable
 
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.failures import Kill
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.effects import Effect, SendMessage
 from peacefs.dataflow.core.messages import (
@@ -16,10 +19,8 @@ from peacefs.dataflow.core.messages import (
     UnitPlacement,
 )
 from peacefs.dataflow.core.node import NodeCore
+from peacefs.dataflow.core.query_recovery import QueryRecovery
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.failures import Kill
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.techniques.amnesia import Amnesia
@@ -36,7 +37,7 @@ def test_node_beats_between_turns_while_it_catches_up() -> None:
     network = repeatable().network
     first, *_ = (plan.name for plan in network.units)
     states = UnitStates(MemoryCheckpoints(), _BOUNDS)
-    core = NodeCore("node", "1", network, Amnesia(), states.new, _BOUNDS)
+    core = NodeCore("node", "1", QueryRecovery(network, Amnesia()), states.new, _BOUNDS)
     placed = {first: UnitPlacement("node", 1), "source in": UnitPlacement("edge", 1)}
     effects = core.received(0.0, CONTROLLER, Placement(2, placed))
     (asked,) = (

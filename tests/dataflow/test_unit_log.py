@@ -14,6 +14,7 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.bounds import Bounds, BufferBounds
 from peacefs.dataflow.core.messages import Data, Subscribed
+from peacefs.dataflow.core.query_recovery import QueryRecovery
 from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.core.unit_start import UnitStart
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
@@ -50,13 +51,14 @@ class Unit:
         self, network: Network, store: MemoryCheckpoints, incarnation: int, choice: WindowChoice | None = None
     ) -> None:
         technique = CEC(choice or Targets(extent=1.0, replay_rows=10), period_s=0.01)
+        recovery = QueryRecovery(network, technique)
         # Time goes on with each look at it, so that there is always time for some checks.
         clock = itertools.count()
-        states = UnitStates(store, _BOUNDS, network, technique, clock=lambda: next(clock) / 1000)
+        states = UnitStates(store, _BOUNDS, recovery, clock=lambda: next(clock) / 1000)
         plan = network.units[0]
         state = states.load(plan.name, (incarnation, 0))
         bounds = BufferBounds(1 << 30, 1 << 30, 1 << 30)
-        self.unit = HAUnit(plan, network, technique, state, UnitStart(incarnation), bounds)
+        self.unit = HAUnit(plan, recovery, state, UnitStart(incarnation), bounds)
         self._input = self.unit.inputs["in"]
         asked = self._input.subscribe(0.0, 1, 1.0)
         assert asked is not None

@@ -17,11 +17,11 @@ from support.random_failures import random_failures
 from support.steps import steps
 from support.upstream_samples import CONVERGING, disordered_rows
 
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.seeded import Failure, Hang, Kill, Outcome, SeededRun
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup

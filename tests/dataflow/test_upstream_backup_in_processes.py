@@ -18,11 +18,11 @@ from support.dataflows import SAMPLES, Row
 from support.long_runs import often
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.run_events import RecoveryMeasured, RunEvent
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 from support.dataflows import SCHEMA, input_rows
 
+from benchmarks.dataflows.costs import Costs, Flow, Traffic, VirtualLinks, VirtualTimes
+from benchmarks.dataflows.failures import KillRunning
+from benchmarks.dataflows.seeded import Outcome, SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.messages import Ack, Data, Subscribe, Subscription
-from peacefs.dataflow.core.output_buffer import RowStage
-from peacefs.dataflow.hosts.costs import Costs, Flow, Traffic, VirtualLinks, VirtualTimes
-from peacefs.dataflow.hosts.failures import KillRunning
-from peacefs.dataflow.hosts.seeded import Outcome, SeededRun
 from peacefs.dataflow.model.batches import START, Batch
+from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.techniques.sguard import SGuard
 

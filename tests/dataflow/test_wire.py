@@ -25,9 +25,9 @@ from peacefs.dataflow.core.messages import (
     UnitPlacement,
     UnitStopped,
 )
-from peacefs.dataflow.core.output_buffer import RowStage
 from peacefs.dataflow.hosts.wire import MessageReader, encode
 from peacefs.dataflow.model.batches import Batch, Position
+from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.protocol.errors import ProtocolViolation
 
 _SUBSCRIPTION = Subscription("second", 3, 1)

@@ -36,12 +36,12 @@ from support.waiting import PATIENCE_S, wait_until
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.peer_ring import PeerRing
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.runtime.admin_socket import find_socket

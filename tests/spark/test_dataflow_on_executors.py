@@ -6,9 +6,9 @@ import pytest
 from support.dataflows import SAMPLES, input_rows
 from support.executors import Executors
 
-from peacefs.dataflow.core.technique import Technique
-from peacefs.dataflow.hosts.seeded import SeededRun
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.flux import Flux
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby

@@ -22,6 +22,7 @@ from support.log_plan import LogPlan
 from support.pages import ROOT, Page
 from support.waiting import wait_until
 
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.client.control.addresses import split_uri
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -29,7 +30,6 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
-from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.logs.log_place import open_stream
 from peacefs.dataflow.logs.log_reader import LogReader
 from peacefs.dataflow.logs.log_source import LogSource

@@ -26,11 +26,11 @@ from pyspark.sql import SparkSession
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.core.technique import Technique
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import EdgeRun
 from peacefs.dataflow.hosts.ring_run import RingRun
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.flux import Flux
@@ -102,9 +102,9 @@ TECHNIQUES: dict[str, Callable[[], Technique]] = {
 
 def is_prepared(run: EdgeRun, technique: Technique, checkpoints: DirectoryCheckpoints) -> bool:
     """Return whether the second unit has what its technique recovers it from; upstream backup stores nothing."""
-    if technique.standby is not None:
+    if technique.replicas.paired:
         return run.survives_loss_of("second")
-    if technique.loads_itself:
+    if technique.windows is not None:
         return any(name.startswith("second ") for name in checkpoints.segments().streams())
     return not technique.takes_checkpoints or run.checkpoint_of("second") is not None
 

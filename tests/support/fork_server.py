@@ -89,7 +89,6 @@ PREPARED["tracer"] = (
     "peacefs.coordinator.operations.under_construction",
     "peacefs.coordinator.rpc.dispatch",
     "peacefs.coordinator.supervision.locality",
-    "peacefs.dataflow.hosts.seeded_ring",
     "peacefs.dataflow.logs.*",
     "peacefs.dataflow.ring.*",
     "peacefs.datanode.control.prover",

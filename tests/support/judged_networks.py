@@ -17,10 +17,10 @@ from zlib import crc32
 import pyarrow as pa
 from support.dataflows import SCHEMA, Row, passed
 
+from benchmarks.dataflows.comparison import compare_outputs
+from benchmarks.dataflows.outcome import Outcome
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.comparison import compare_outputs
-from peacefs.dataflow.hosts.outcome import Outcome
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network

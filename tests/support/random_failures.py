@@ -6,7 +6,7 @@ import random
 
 from support.long_runs import often
 
-from peacefs.dataflow.hosts.failures import CutLink, Failure, Hang, Kill
+from benchmarks.dataflows.failures import CutLink, Failure, Hang, Kill
 
 #: Rows that there are for runs under a seed.
 _ROWS = often(3, 1000)

@@ -10,11 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from peacefs.dataflow.hosts.seeded_ring import RingFunctions, RingOutcome, RingTimes, SeededRing
-from peacefs.dataflow.ring.arrangement import RingArrangement
+from benchmarks.dataflows.seeded_ring import RingFunctions, RingOutcome, RingTimes, SeededRing
+from peacefs.dataflow.recovery.ring_settings import RingArrangement, RingSettings
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
-from peacefs.dataflow.ring.settings import RingSettings
 
 WORDS = 48
 #: A ring that balances within seconds, by small queues.

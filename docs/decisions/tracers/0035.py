@@ -2,8 +2,8 @@ import pyarrow as pa
 
 from peacefs.dataflow.core.ha_input import HAInput
 from peacefs.dataflow.core.ha_output import HAOutput
-from peacefs.dataflow.core.output_buffer import PRODUCED, RowStage, Mark
 from peacefs.dataflow.hosts.wire import MessageReader, encode
+from peacefs.dataflow.model.row_stage import RowStage
 
 rows = pa.record_batch({"n": pa.array(range(1000), pa.int64())})
 reader = MessageReader({"numbers": rows.schema})
@@ -14,7 +14,7 @@ def over_the_wire(message):
     return arrived
 
 
-producer = HAOutput("numbers", ["unit"], frozenset({PRODUCED, Mark(RowStage.SAFE, "unit")}))
+producer = HAOutput("numbers", {"unit": RowStage.SAFE})
 for _ in range(10):
     producer.emit(rows)
 

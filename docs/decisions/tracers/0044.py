@@ -2,9 +2,9 @@ import pyarrow as pa
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.comparison import compare_outputs
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.seeded import Kill, SeededRun
+from benchmarks.dataflows.comparison import compare_outputs
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import Kill, SeededRun
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup

@@ -5,7 +5,7 @@ import pyarrow as pa
 from peacefs.dataflow import Query
 from peacefs.dataflow.core.determinants import EventLog
 from peacefs.dataflow.core.messages import CopyPiece, UnitPlacement
-from peacefs.dataflow.hosts.seeded import Kill, SeededRun
+from benchmarks.dataflows.seeded import Kill, SeededRun
 from peacefs.dataflow.hosts.standby_copies import StandbyCopies
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.passive_standby import PassiveStandby

@@ -2,7 +2,7 @@ import pyarrow as pa
 
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.hosts.seeded import Kill, SeededRun
+from benchmarks.dataflows.seeded import Kill, SeededRun
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.window_checkpoints.extent import CostBenefit, Extent, Targets
 

@@ -1,9 +1,9 @@
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.hosts.costs import Costs, Traffic
-from peacefs.dataflow.hosts.failures import KillRunning
-from peacefs.dataflow.hosts.costs import VirtualTimes
-from peacefs.dataflow.hosts.seeded import SeededRun
+from benchmarks.dataflows.costs import Costs, Traffic
+from benchmarks.dataflows.failures import KillRunning
+from benchmarks.dataflows.costs import VirtualTimes
+from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.model.stream_type import TIME
 import pyarrow as pa

@@ -5,7 +5,7 @@ from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.determinants import EventKind, UnitEvent
 from peacefs.dataflow.core.messages import EventsHappened
 from peacefs.dataflow.core.unit_history import HistoryReader, UnitHistory
-from peacefs.dataflow.hosts.seeded import Kill, SeededRun
+from benchmarks.dataflows.seeded import Kill, SeededRun
 from peacefs.dataflow.model.phases import Phases, pack
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup

@@ -1,7 +1,7 @@
 import pyarrow as pa
 
 from peacefs.dataflow import Query, functions as F
-from peacefs.dataflow.hosts.seeded import Kill, SeededRun
+from benchmarks.dataflows.seeded import Kill, SeededRun
 from peacefs.dataflow.techniques.flux import Flux
 
 schema = pa.schema([("at", pa.timestamp("us")), ("user", pa.int64())])

@@ -37,36 +37,29 @@ from peacefs.dataflow.core.effects import (
 from peacefs.dataflow.core.messages import (
     CONTROLLER,
     CheckpointCost,
-    CheckpointStored,
-    EventsHappened,
-    HistoryWanted,
     Message,
-    NodeHeartbeat,
     Placement,
-    RestartPointReached,
     RowsLate,
     StandbyInStep,
-    StandbyReady,
     UnitRecovered,
-    UnitStopped,
     sequence_of,
 )
 from peacefs.dataflow.core.node import NodeCore
-from peacefs.dataflow.core.technique import Technique
+from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints, delete, name_of, retain
+from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.query.network import Network
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, QueryFailed
 from peacefs.protocol.limits import state_page_bytes_choices
 
-from .checkpoint_store import MemoryCheckpoints, delete, name_of, retain
 from .copy_sizes import CopySizes
 from .costs import Costs, Flow, Traffic, VirtualLinks, VirtualTimes
 from .failures import CutLink, Failure, Hang, Kill, KillRunning
 from .outcome import Outcome
 from .processor import Processor
 from .recovery_clock import RecoveryClock
-from .unit_states import UnitStates
 
 EDGE = "edge"
 #: States of a test are small, and each is begun and given up often: a node's death gives up all of its own.
@@ -103,11 +96,11 @@ class SeededRun:
         times: VirtualTimes | None = None,
     ) -> None:
         """Raises InvalidQuery for what cannot run."""
-        admit(network, technique, None)
+        recovery = admit(network, technique)
         self._times = times or VirtualTimes()
         costs = self._times.costs
         self._network = network
-        self._technique = technique
+        self._recovery = recovery
         self._bounds = bounds or Bounds(page_bytes=min(state_page_bytes_choices), state_bytes_max=_STATE_BYTES)
         if costs is not None:
             # A processor does one event after the other, however many rows it brings.
@@ -131,15 +124,16 @@ class SeededRun:
         self._connections: dict[frozenset[str], int] = {}
         self._arrivals: dict[tuple[str, str], float] = {}
         self._checkpoints = MemoryCheckpoints()
-        self._edge = EdgeCore(network, technique, self._bounds)
-        technique.check_nodes(nodes)
+        self._edge = EdgeCore(recovery, self._bounds)
+        for each in recovery.techniques:
+            each.check_nodes(nodes)
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._controller = ControllerCore(
             [plan.name for plan in network.units],
             EdgeCore.placements(network, EDGE),
             edge_node=EDGE,
             nodes_wanted=nodes,
-            plan=technique.recovery_plan(network),
+            plan=recovery.plan(),
         )
         self._nodes: dict[str, _Host] = {}
         self._starts: dict[str, int] = {}
@@ -230,15 +224,12 @@ class SeededRun:
         states = UnitStates(
             self._checkpoints,
             self._bounds,
-            self._network,
-            self._technique,
+            self._recovery,
             clock=lambda: self._now_s,
             # Threads and memory ahead of clones save time, which is virtual here.
             in_background=False,
         )
-        core = NodeCore(
-            name, f"{name}/{self._starts[name]}", self._network, self._technique, states.new, self._bounds
-        )
+        core = NodeCore(name, f"{name}/{self._starts[name]}", self._recovery, states.new, self._bounds)
         processor = None
         if self._costs is not None:
             processor = Processor(core, self._costs.processing_s, self._later, partial(self._perform_all, name))
@@ -404,34 +395,15 @@ class SeededRun:
 
     def _at_controller(self, sender: str, message: Message) -> list[Effect]:
         match message:
-            case NodeHeartbeat():
-                return self._controller.heartbeat(self._now_s, message)
-            case CheckpointStored():
-                return self._controller.checkpoint_stored(sender, message)
-            case RestartPointReached():
-                return self._controller.restart_point_reached(sender, message)
-            case EventsHappened():
-                return self._controller.events_happened(sender, message)
-            case HistoryWanted():
-                return self._controller.history_wanted(sender, message)
-            case StandbyReady():
-                self._controller.standby_ready(message)
-                return []
-            case UnitStopped():
-                return self._controller.unit_stopped(message)
             case RowsLate():
                 self.outcome.late.add(message)
                 return []
-            case StandbyInStep(unit):
-                effects = self._controller.standby_in_step(sender, message)
-                if effects:
-                    self.outcome.caught_up.append((self.outcome.steps, unit))
-                return effects
             case UnitRecovered():
-                self._controller.unit_recovered(message)
                 self.outcome.recoveries += 1
-                return []
-        raise AssertionError(f"{type(message).__name__} is not for the controller")
+        effects = self._controller.received(self._now_s, sender, message)
+        if effects and isinstance(message, StandbyInStep):
+            self.outcome.caught_up.append((self.outcome.steps, message.unit))
+        return effects
 
     # -- failures --------------------------------------------------------------------------------------------
 

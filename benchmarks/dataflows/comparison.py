@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TypeVar
 
-from .model.operator_class import Recovery
+from peacefs.dataflow.model.operator_class import Recovery
 
 _Row = TypeVar("_Row", bound=Hashable)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from peacefs.dataflow.limits import ring_checkpoint_s, ring_latency_s, ring_silence_s, ring_suspect_s
+from peacefs.dataflow.model.numbers import check_count
 from peacefs.protocol.limits import MIB
 
 ring_beat_s: Final = 0.1
@@ -49,3 +51,31 @@ class RingSettings:
     backup_bytes_max: int = ring_backup_bytes_max
     results_bytes_max: int = ring_results_bytes_max
     mapper_bytes_max: int = ring_mapper_bytes_max
+
+
+@dataclass(frozen=True)
+class RingArrangement:
+    """Where the nodes of a new ring are. Raises InvalidQuery for a number of spares that cannot be.
+
+    rack_of   the rack of each node ("node-1", ...), so that neighbours are in different racks
+    tokens    where the interval of each node begins, from 0 to 2**62 - 1; even unless they are given
+    spares    nodes that wait off the ring until others have too much to do
+    """
+
+    rack_of: Mapping[str, str] = field(default_factory=dict)
+    tokens: Mapping[str, int] | None = None
+    spares: int = 0
+
+    def __post_init__(self) -> None:
+        check_count(f"RingArrangement(spares={self.spares!r})", self.spares, least=0)
+        # A caller may change its own dicts while the ring runs.
+        object.__setattr__(self, "rack_of", dict(self.rack_of))
+        object.__setattr__(self, "tokens", None if self.tokens is None else dict(self.tokens))
+
+
+@dataclass(frozen=True)
+class RingPlan:
+    """A ring: its settings, and where its nodes begin."""
+
+    settings: RingSettings
+    arrangement: RingArrangement

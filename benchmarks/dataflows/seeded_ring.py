@@ -10,7 +10,8 @@ from heapq import heappop, heappush
 
 import pyarrow as pa
 
-from peacefs.dataflow.ring.arrangement import RingArrangement, arrange
+from peacefs.dataflow.recovery.ring_settings import RingArrangement, RingSettings
+from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.edge import EdgeOfRing, RingRelay
 from peacefs.dataflow.ring.effects import (
     AllDelivered,
@@ -26,7 +27,6 @@ from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import KeyedTable
 from peacefs.dataflow.ring.messages import EDGE, Invite, Leave, News, PeerCheckpoint, RingMessage
 from peacefs.dataflow.ring.reducer import Reduce, ReducerCore
-from peacefs.dataflow.ring.settings import RingSettings
 from peacefs.dataflow.ring.tokens import WHOLE, Interval
 from peacefs.dataflow.ring.view import RingMember
 

@@ -1,0 +1,46 @@
+"""The points at which a unit could begin again, from when its consumers allow one until it is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from peacefs.dataflow.model.batches import Position
+from peacefs.dataflow.model.phases import Phases, pack
+from peacefs.dataflow.model.row_stage import RowStage
+
+from .causes import UnitCauses, added
+from .ha_input import HAInput
+from .ha_output import HAOutput
+from .restart_point import RestartPoint
+
+
+class RestartPoints:
+    """Restart points of one unit, numbered from 1. `UnitUpkeep` asks for them."""
+
+    def __init__(self, causes: UnitCauses, inputs: Mapping[str, HAInput], outputs: Mapping[str, HAOutput]) -> None:
+        self._causes, self._inputs, self._outputs = causes, inputs, outputs
+        # Points that the controller was told of, by number, and the phases that changed before each.
+        self._unrecorded: dict[int, tuple[RestartPoint, Mapping[str, Phases]]] = {}
+        self._count = 0
+
+    def reached(self, level: RowStage, event: int) -> tuple[int, RestartPoint, bytes] | None:
+        """Return the latest point at which the unit could begin, if consumers let it have a new one.
+
+        With it come its number, and the phases that have changed since the last point that was recorded.
+        """
+        self._causes.note(self._inputs, self._outputs, event)
+        found = self._causes.reached(self._outputs, level)
+        if found is None:
+            return None
+        self._count += 1
+        self._unrecorded[self._count] = found
+        phases: Mapping[str, Phases] = {}
+        for _, changed in self._unrecorded.values():
+            phases = added(phases, changed)
+        return self._count, found[0], pack(phases)
+
+    def recorded(self, number: int) -> Mapping[str, Position]:
+        """Learn that the unit would begin at a point from now on, and return the rows before it, which may go."""
+        point, _ = self._unrecorded[number]
+        self._unrecorded = {other: each for other, each in self._unrecorded.items() if other > number}
+        return point.begins

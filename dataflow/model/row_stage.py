@@ -1,0 +1,18 @@
+"""Stages of a row on its way from a producer to a consumer."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class RowStage(IntEnum):
+    """Stages of a row on its way to a destination."""
+
+    #: The producer has put it into the buffer.
+    PRODUCED = 0
+    #: It was given to the connection.
+    SENT = 1
+    #: The destination has it in memory: level 0 of upstream backup.
+    RECEIVED = 2
+    #: The destination never needs it again, whatever fails: level 1 of upstream backup, SGuard's checkpoints.
+    SAFE = 3

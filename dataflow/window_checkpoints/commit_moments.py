@@ -1,0 +1,69 @@
+"""Commits in memory, from the oldest on in which a window has its footprint: what a recovery would go back to."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .contents import WindowContents
+from .control_tuples import CommitPlace
+from .extent import Extent
+from .footprints import Footprints
+
+
+@dataclass(frozen=True)
+class CommitMoment:
+    """A commit in memory: its place, where its tuples begin, how many rows had come, when it was."""
+
+    place: CommitPlace
+    first_tuple: int
+    rows: int
+    at_s: float
+    marks: Mapping[str, Any]
+
+
+class CommitMoments:
+    """The moments of commits, oldest first; there is always one."""
+
+    def __init__(self, first: CommitMoment) -> None:
+        self._moments = deque([first])
+
+    def begin_log(self) -> None:
+        """Learn that the tuples of the log are counted from the beginning again."""
+        self._moments = deque(replace(moment, first_tuple=1) for moment in self._moments)
+
+    def add(self, moment: CommitMoment) -> None:
+        self._moments.append(moment)
+
+    def since(self, footprints: Footprints | None, contents: WindowContents, number: int) -> CommitMoment:
+        """Return the moment from which rows are needed at commit `number`, and forget those before it."""
+        if footprints is not None:
+            oldest = footprints.oldest
+            self._forget_before(number if oldest is None else oldest)
+        else:
+            while len(self._moments) > 1 and contents.reaches_back_to(self._moments[1].marks):
+                self._moments.popleft()
+        return self._moments[0]
+
+    def extent(self, oldest: int, windows: int, now: CommitMoment, open_windows: int) -> Extent:
+        """Return the extent, and what a check of the windows of its oldest commit would save of it.
+
+        `now`: where the log and the input have come to.
+        """
+        self._forget_before(oldest)
+        moment, following = self._moments[0], self._moments[1]
+        return Extent(
+            open_windows,
+            now.first_tuple - moment.first_tuple,
+            now.rows - moment.rows,
+            now.at_s - moment.at_s,
+            windows,
+            following.first_tuple - moment.first_tuple,
+            following.rows - moment.rows,
+        )
+
+    def _forget_before(self, oldest: int) -> None:
+        while self._moments[0].place.commit < oldest:
+            self._moments.popleft()
