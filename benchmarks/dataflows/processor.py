@@ -17,7 +17,7 @@ class Processor:
         later: Callable[[float, Callable[[], None]], None],
         perform: Callable[[list[Effect]], None],
     ) -> None:
-        """`processing_s`: seconds that an operator takes for a row. `later` calls after a delay."""
+        """Take `processing_s` seconds for a row. `later` calls a function after a delay."""
         self._core = core
         self._processing_s = processing_s
         self._later = later

@@ -95,7 +95,7 @@ class SeededRun:
         bounds: Bounds | None = None,
         times: VirtualTimes | None = None,
     ) -> None:
-        """Raises InvalidQuery for what cannot run."""
+        """Plan the query. Raises InvalidQuery if it cannot run."""
         recovery = admit(network, technique)
         self._times = times or VirtualTimes()
         costs = self._times.costs
