@@ -175,20 +175,22 @@ class WriteOperations:
         check_request_id(wanted.ahead)
         await self._verify(wanted.chunks)
         writer = writer_of(token)
-        with self._publishing(writer, wanted.chunks):
-            if isinstance(token, FileLease):
-                publication = await self._append.complete(token, wanted.chunks, wanted.replaced)
-            else:
-                publication = await self._publish_body(
-                    token,
-                    wanted.chunks,
-                    lambda file: self._ctx.commit(lambda tx: self._publish(tx, file, wanted.chunks)),
-                )
-                self._ctx.under_construction.end(token.request_id)
-            self._take_in(token.path, token.replication, wanted.chunks, publication)
         if isinstance(token, FileLease):
+            with self._publishing(writer, wanted.chunks):
+                publication = await self._append.complete(token, wanted.chunks, wanted.replaced)
+                self._take_in(token.path, token.replication, wanted.chunks, publication)
             return Completed(publication.length)
-        return self._completed(publication, wanted.chunks, writer, token.replication, wanted.ahead, writer_host)
+
+        with self._abandoning_refused(writer, wanted.chunks):
+            publication = await self._make_public(
+                token.file,
+                wanted.chunks,
+                writer,
+                lambda: self._publish_body(
+                    token, wanted.chunks, lambda file: self._publish_now(file, wanted.chunks)
+                ),
+            )
+        return self._preallocated(publication, writer_host, wanted.ahead, token.replication)
 
     async def create_empty(self, file: NewFile) -> Completed:
         """Create and complete a file without data in one call."""
@@ -217,37 +219,41 @@ class WriteOperations:
             raise AccessDenied("the token is for another chunk than the one that is to be published")
         await self._verify(chunks)
         writer = writer_with(file.request_id)
-        with ExitStack() as stack:
-            stack.enter_context(self._publishing(writer, chunks))
+        with self._abandoning_refused(writer, chunks):
             made = _with_defaults(file, changeable_path(file.path))
-            publication = self._ctx.commit.now(lambda tx: self._publish(tx, made, chunks))
+            publication = await self._make_public(made, chunks, writer, lambda: self._publish_now(made, chunks))
+        return self._preallocated(publication, writer_host, wanted.ahead, made.replication)
+
+    async def _make_public(
+        self,
+        file: NewFile,
+        chunks: Sequence[WrittenChunk],
+        writer: str,
+        change: Callable[[], Awaitable[namespace.Publication]],
+    ) -> namespace.Publication:
+        """Make a change that publishes a new file, and take its chunks in when the change is durable.
+
+        The call does not wait for that, so that further publications of its connection can share the commit.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(self._announcing(chunks))
+            publication = await change()
             until_settled = stack.pop_all()
 
         def settled(refusal: ServiceUnready | None) -> None:
             with until_settled:
                 if refusal is not None:
                     return
-                self._take_in(made.path, made.replication, chunks, publication)
+                self._ctx.under_construction.end(file.request_id)
+                self._take_in(file.path, file.replication, chunks, publication)
             if not publication.added:
                 self._give_up_repetition(writer, chunks)
 
-        # The call does not wait, so that further publications of its connection can share the commit.
         self._ctx.commit.when_settled(settled)
-        return self._preallocated(publication, writer_host, wanted.ahead, made.replication)
+        return publication
 
-    def _completed(
-        self,
-        publication: namespace.Publication,
-        chunks: Sequence[WrittenChunk],
-        writer: str,
-        replication: int,
-        ahead: str,
-        writer_host: str | None,
-    ) -> Completed:
-        """Complete a new file."""
-        if not publication.added:
-            self._give_up_repetition(writer, chunks)
-        return self._preallocated(publication, writer_host, ahead, replication)
+    async def _publish_now(self, file: NewFile, chunks: Sequence[WrittenChunk]) -> namespace.Publication:
+        return self._ctx.commit.now(lambda tx: self._publish(tx, file, chunks))
 
     def _preallocated(
         self, publication: namespace.Publication, writer_host: str | None, ahead: str, replication: int
@@ -335,18 +341,26 @@ class WriteOperations:
 
     @contextmanager
     def _publishing(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
-        """Announce verified chunks to readers, which may see the commit before this process has handled it.
+        """Announce verified chunks, and abandon them if their publication is refused for good."""
+        with self._abandoning_refused(writer, written), self._announcing(written):
+            yield
 
-        If the commit is refused for good, abandon the chunks: nobody else would use them.
-        """
-        chunks, cluster = [chunk.chunk for chunk in written], self._ctx.cluster
+    @contextmanager
+    def _abandoning_refused(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
+        """If the publication is refused for good, abandon the chunks: nothing else would ever be made of them."""
         try:
-            with cluster.assignments.publishing(chunks), cluster.transient.publishing(written):
-                yield
+            yield
         except PeacefsError as refusal:
             if not refusal.retriable:
-                self._ctx.perform(self._ctx.core.abandon(chunks, writer))
+                self._ctx.perform(self._ctx.core.abandon([chunk.chunk for chunk in written], writer))
             raise
+
+    @contextmanager
+    def _announcing(self, written: Sequence[WrittenChunk]) -> Iterator[None]:
+        """Announce verified chunks to readers, who may see their commit before it is taken in."""
+        chunks, cluster = [chunk.chunk for chunk in written], self._ctx.cluster
+        with cluster.assignments.publishing(chunks), cluster.transient.publishing(written):
+            yield
 
     def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
         """Give up the chunks of a repeated body, because an earlier body has published the file."""

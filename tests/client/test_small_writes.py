@@ -270,8 +270,12 @@ def test_files_that_are_written_together_are_sent_and_committed_together(
         return scraped(four.http_address.removeprefix("http://"))["peacefs_commits_made_total", ""]
 
     with PeaceFileSystem(four.http_address, user="alice") as files:
-        for turn in range(2):
-            files.write_many({f"/before {turn} {number}": b"x" for number in range(64)})
+        # The first files have no preallocated chunks, so that they are created and completed.
+        files.mkdirs("/warm")
+        before = commits()
+        files.write_many({f"/first {number}": b"x" for number in range(64)})
+        assert commits() - before <= 8
+        files.write_many({f"/second {number}": b"x" for number in range(64)})
         monkeypatch.setattr(SendingEnd, "send_frames_now", recorded)
         before = commits()
         wanted = {f"/after {number}": os.urandom(1024) for number in range(60)}
