@@ -217,3 +217,32 @@ def test_page_stops_starts_and_forgets_a_query(chrome: Browser, cluster: LocalCl
         press(page, "Forget")
         press(page, "Forget orders")
         wait_until(lambda: phase() == "none", "it is forgotten")
+
+
+def test_page_draws_the_last_day(chrome: Browser, cluster: LocalCluster, files: PeaceFileSystem) -> None:
+    told = httpx.get(f"{cluster.http_address}/v1/history").json()
+    assert told["interval_s"] == 60 and isinstance(told["samples"], list)
+    sample = {"bytes_per_s": 2048.0, "changes_per_s": 1.5, "used_bytes": 1 << 30, "capacity_bytes": 1 << 40}
+    samples = [
+        {**sample, "at_ms": 60_000 * minute, "commit_ms": None if minute % 3 else 4.0} for minute in range(1440)
+    ]
+    with opened(chrome, cluster, "files/", **_PHONE) as page:
+        page.page.route(
+            "**/v1/history*", lambda route: route.fulfill(json={"interval_s": 60.0, "samples": samples})
+        )
+        page.page.evaluate("() => { location.hash = '#/cluster'; }")
+        for title, said in (
+            ("Written", "now 2.0 KiB/s, at most 2.0 KiB/s"),
+            ("Changes of names", "now 1.5/s"),
+            ("A commit takes", "now 4 ms, at most 4 ms"),
+            ("Space used", "now 1.0 GiB"),
+        ):
+            figure = page.page.locator(f"[data-history='{title}']")
+            figure.wait_for()
+            assert said in figure.text_content()
+        # A minute without a commit is a gap, not a duration of 0.
+        assert page.page.locator("[data-history='A commit takes'] circle").count() == 480
+        assert page.faults() == []
+        width, window = page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width <= window, "it is wider than the window"
+        page.page.unroute("**/v1/history*")
