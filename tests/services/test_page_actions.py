@@ -16,6 +16,7 @@ import pytest
 from support.browser import Browser, Page, browser
 from support.waiting import wait_until
 
+from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.spark_connector.supervision.registration import supervise
@@ -246,3 +247,26 @@ def test_page_draws_the_last_day(chrome: Browser, cluster: LocalCluster, files: 
         width, window = page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert width <= window, "it is wider than the window"
         page.page.unroute("**/v1/history*")
+
+
+def test_page_offers_decisions_of_datanodes_to_administrators_tokens_alone(
+    chrome: Browser, tmp_path: Path
+) -> None:
+    options = ["--authentication=token"]
+    with LocalCluster(tmp_path, datanodes=1, port=0, coordinator_options=options) as cluster:
+        with TokenAdministration(f"unix:{cluster.directory / 'coordinator'}") as administration:
+            ann = administration.create("ann", 3600).token
+            mine = administration.create(_ME, 3600, administrator=True).token
+        for token, offered in ((ann, 0), (mine, 1)):
+            with opened(chrome, cluster, "cluster", fresh=True) as page:
+                page.expect("401")
+                page.page.get_by_label("Token").fill(token)
+                page.page.get_by_role("button", name="Enter").click()
+                card = page.page.locator("[data-node]")
+                card.wait_for()
+                assert card.get_by_role("button", name="Maintenance").count() == offered
+                if offered:
+                    node = card.get_attribute("data-node")
+                    card.get_by_role("button", name="Maintenance").click()
+                    press(page, f"Put {node} into maintenance")
+                    card.get_by_role("button", name="Take into service").wait_for()
