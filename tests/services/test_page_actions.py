@@ -191,6 +191,12 @@ def test_page_sets_quotas(chrome: Browser, cluster: LocalCluster, files: PeaceFi
         page.see("The quotas are set")
         summary = files.content_summary("/bounded")
         assert (summary.names_quota, summary.space_quota) == (7, 1_000_000_000)
+        # What is left empty stays as it is.
+        press(page, "Change quotas")
+        page.page.get_by_label("Names").fill("-1")
+        press(page, "Set the quotas of /bounded")
+        wait_until(lambda: files.content_summary("/bounded").names_quota == -1, "there is no quota of names")
+        assert files.content_summary("/bounded").space_quota == 1_000_000_000
 
 
 def test_page_stops_starts_and_forgets_a_query(chrome: Browser, cluster: LocalCluster) -> None:
