@@ -48,6 +48,7 @@ from .api.rest.common import superusers_only, viewers
 from .api.rest.credentials import add_credential_routes
 from .api.rest.failover import add_failover_routes
 from .api.rest.health import add_health_routes
+from .api.rest.history import add_history_route
 from .api.rest.live import add_live_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
@@ -331,8 +332,10 @@ class Coordinator:
         rest = build_rest(self._parts.files, sources)
         add_health_routes(rest, self._parts.condition)
         add_live_routes(rest, self._live, sources, self._parts.files, self._parts.supervising)
-        callers = self._parts.files.callers
-        for_superusers, viewing = superusers_only(callers), viewers(callers)
+        for_superusers, viewing = superusers_only(self._parts.files.callers), viewers(self._parts.files.callers)
+        lane = self._parts.files.schedule.fast_lane
+        recording = add_history_route(rest, self._parts.core.cluster, lane, self._group, viewing)
+        self._tasks.start([("recording the last day", recording)], on_failure=self._stop.set)
         make_copy = OnlineBackup(options.directory / STORE_NAME).make
         add_metadata_routes(rest, make_copy, self._parts.epochs, for_superusers)
         add_failover_routes(rest, None if self._failover is None else self._hand_over, for_superusers)
@@ -340,15 +343,11 @@ class Coordinator:
         add_balancer_routes(rest, self._parts.core.cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
         add_credential_routes(rest, self._parts.files.credentials, self._links.hang_up, for_superusers)
-        add_checkpoint_routes(rest, self._parts.files.fencing, self._parts.files.reporting, viewing)
-        here = self._own_address(http_port)
+        fencing, reporting = self._parts.files.fencing, self._parts.files.reporting
+        add_checkpoint_routes(rest, fencing, reporting, viewing)
+        here, ca_file = self._own_address(http_port), None if self._tls is None else self._tls.files.ca
         inspector = CheckpointInspector(
-            options.look_at_checkpoints,
-            here,
-            self._parts.files.fencing,
-            self._parts.files.reporting,
-            token_of=self._look_token,
-            ca_file=None if self._tls is None else self._tls.files.ca,
+            options.look_at_checkpoints, here, fencing, reporting, token_of=self._look_token, ca_file=ca_file
         )
         add_checkpoint_look_routes(rest, inspector, viewing)
         add_query_routes(rest, self._parts.supervising, viewing)

@@ -21,6 +21,7 @@ _ROUTES = frozenset(
         "exchanges",
         "files",
         "fsck",
+        "history",
         "live",
         "metadata",
         "oauth2",

@@ -94,6 +94,8 @@ class GroupCommit:
         self._had_room = True
         #: Number of entries written and of changes made, for metrics and benchmarks.
         self.commits = 0
+        #: How long entries took to be written and synced, all together.
+        self.written_s_total = 0.0
         self.requests = 0
         metadata.on_durable = self._durable
         metadata.on_refused = self._refused
@@ -190,7 +192,9 @@ class GroupCommit:
         self._is_writing = False
         if error is None:
             self.commits += 1
-            self._on_taken(self._clock() - begun_s)
+            taken_s = self._clock() - begun_s
+            self.written_s_total += taken_s
+            self._on_taken(taken_s)
             try:
                 self._metadata.written(sealed)
             except MetadataFault as fault:

@@ -43,14 +43,19 @@ class WaitingStatistics:
 
 @dataclass
 class FastLane:
-    """Totals since the start. Chunks count when their file is published; bytes count once, not per replica."""
+    """Totals since the start. Chunks count when their file is published; bytes count once, not per replica.
+
+    `published_bytes_total` is of all chunks, the other totals are of small ones.
+    """
 
     chunks_total: int = 0
     bytes_total: int = 0
+    published_bytes_total: int = 0
 
     def published(self, lengths: Iterable[int]) -> None:
         """Count the small ones among the chunks of a published file, given by their lengths."""
         for length in lengths:
+            self.published_bytes_total += length
             if length <= fast_lane_bytes_max:
                 self.chunks_total += 1
                 self.bytes_total += length

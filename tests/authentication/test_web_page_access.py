@@ -46,6 +46,7 @@ def test_stranger_is_shown_the_page_without_data_and_nothing_else(cluster: Local
             *(f"/v1/live/{view}" for view in (*_LIVE, "none")),
             "/v1/files/chunks?path=/",
             "/v1/checkpoints/units",
+            "/v1/history",
         ]
         closed += ["/uix", "/ui", "/health", "/health/ready/x", "/UI/"]
         for path in closed:
@@ -86,6 +87,27 @@ def test_live_views_are_for_who_has_a_token_and_say_who_that_is(
     assert httpx.get(f"{cluster.http_address}/v1/live/cluster", headers=headers, timeout=180).status_code == 401
     # One that was open ends by then, and is not let in again.
     assert live_stream_s_max <= 60
+
+
+def test_page_is_told_who_may_administer_and_who_may_set_quotas(
+    cluster: LocalCluster, administration: TokenAdministration
+) -> None:
+    for user, by_administrator, superuser, administers in (
+        ("ann", False, False, False),
+        ("root", False, True, False),
+        ("root", True, True, True),
+    ):
+        token = administration.create(user, 3600, administrator=by_administrator).token
+        with events(cluster, "cluster", token) as told:
+            session = json.loads(next(told)[1])
+        assert (session["superuser"], session["administers"]) == (superuser, administers)
+        # The coordinator decides, whatever the page offers.
+        answer = httpx.post(
+            f"{cluster.http_address}/v1/datanodes/none/decommission",
+            headers={"Authorization": f"Bearer {token}", "X-XSRF-HEADER": "peacefs"},
+            timeout=180,
+        )
+        assert answer.status_code == (400 if administers else 403), answer.text
 
 
 def test_chunks_of_a_file_are_shown_to_who_may_read_it(

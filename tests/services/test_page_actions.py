@@ -16,6 +16,7 @@ import pytest
 from support.browser import Browser, Page, browser
 from support.waiting import wait_until
 
+from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.spark_connector.supervision.registration import supervise
@@ -190,6 +191,12 @@ def test_page_sets_quotas(chrome: Browser, cluster: LocalCluster, files: PeaceFi
         page.see("The quotas are set")
         summary = files.content_summary("/bounded")
         assert (summary.names_quota, summary.space_quota) == (7, 1_000_000_000)
+        # What is left empty stays as it is.
+        press(page, "Change quotas")
+        page.page.get_by_label("Names").fill("-1")
+        press(page, "Set the quotas of /bounded")
+        wait_until(lambda: files.content_summary("/bounded").names_quota == -1, "there is no quota of names")
+        assert files.content_summary("/bounded").space_quota == 1_000_000_000
 
 
 def test_page_stops_starts_and_forgets_a_query(chrome: Browser, cluster: LocalCluster) -> None:
@@ -217,3 +224,55 @@ def test_page_stops_starts_and_forgets_a_query(chrome: Browser, cluster: LocalCl
         press(page, "Forget")
         press(page, "Forget orders")
         wait_until(lambda: phase() == "none", "it is forgotten")
+
+
+def test_page_draws_the_last_day(chrome: Browser, cluster: LocalCluster, files: PeaceFileSystem) -> None:
+    told = httpx.get(f"{cluster.http_address}/v1/history").json()
+    assert told["interval_s"] == 60 and isinstance(told["samples"], list)
+    sample = {"bytes_per_s": 2048.0, "changes_per_s": 1.5, "used_bytes": 1 << 30, "capacity_bytes": 1 << 40}
+    samples = [
+        {**sample, "at_ms": 60_000 * minute, "commit_ms": None if minute % 3 else 4.0} for minute in range(1440)
+    ]
+    with opened(chrome, cluster, "files/", **_PHONE) as page:
+        page.page.route(
+            "**/v1/history*", lambda route: route.fulfill(json={"interval_s": 60.0, "samples": samples})
+        )
+        page.page.evaluate("() => { location.hash = '#/cluster'; }")
+        for title, said in (
+            ("Written", "now 2.0 KiB/s, at most 2.0 KiB/s"),
+            ("Changes of names", "now 1.5/s"),
+            ("A commit takes", "now 4 ms, at most 4 ms"),
+            ("Space used", "now 1.0 GiB"),
+        ):
+            figure = page.page.locator(f"[data-history='{title}']")
+            figure.wait_for()
+            assert said in figure.text_content()
+        # A minute without a commit is a gap, not a duration of 0.
+        assert page.page.locator("[data-history='A commit takes'] circle").count() == 480
+        assert page.faults() == []
+        width, window = page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width <= window, "it is wider than the window"
+        page.page.unroute("**/v1/history*")
+
+
+def test_page_offers_decisions_of_datanodes_to_administrators_tokens_alone(
+    chrome: Browser, tmp_path: Path
+) -> None:
+    options = ["--authentication=token"]
+    with LocalCluster(tmp_path, datanodes=1, port=0, coordinator_options=options) as cluster:
+        with TokenAdministration(f"unix:{cluster.directory / 'coordinator'}") as administration:
+            ann = administration.create("ann", 3600).token
+            mine = administration.create(_ME, 3600, administrator=True).token
+        for token, offered in ((ann, 0), (mine, 1)):
+            with opened(chrome, cluster, "cluster", fresh=True) as page:
+                page.expect("401")
+                page.page.get_by_label("Token").fill(token)
+                page.page.get_by_role("button", name="Enter").click()
+                card = page.page.locator("[data-node]")
+                card.wait_for()
+                assert card.get_by_role("button", name="Maintenance").count() == offered
+                if offered:
+                    node = card.get_attribute("data-node")
+                    card.get_by_role("button", name="Maintenance").click()
+                    press(page, f"Put {node} into maintenance")
+                    card.get_by_role("button", name="Take into service").wait_for()

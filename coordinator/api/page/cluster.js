@@ -4,15 +4,41 @@ import { actions } from "./actions.js";
 import { badge, h, show, table, tiles } from "./dom.js";
 import { count, percent, seconds, size } from "./format.js";
 import { meter } from "./charts.js";
+import { lastDay } from "./history.js";
 import { ask, session } from "./session.js";
 
 const LEVELS = { critical: "Critical", warning: "Warning", notice: "Notice" };
 
+const HISTORY_MS = 60_000;
+
 export function open(shell) {
-  shell.follow("cluster", (view) => show(shell.main, page(view)));
+  let view = null;
+  let history = null;
+  const draw = () => { if (view) show(shell.main, page(view, history)); };
+  const abort = new AbortController();
+  const recall = async () => {
+    if (document.visibilityState === "hidden") return;
+    try {
+      history = await ask("/v1/history", {}, { signal: abort.signal });
+      draw();
+    } catch {
+      // The live view says what is wrong.
+    }
+  };
+  const timer = setInterval(recall, HISTORY_MS);
+  shell.follow("cluster", (now) => {
+    const isFirst = view === null;
+    view = now;
+    draw();
+    if (isFirst) recall();
+  });
+  return () => {
+    clearInterval(timer);
+    abort.abort();
+  };
 }
 
-function page({ status, alerts, repair, streams }) {
+function page({ status, alerts, repair, streams }, history) {
   const living = status.datanodes.filter((each) => each.state !== "dead");
   const sum = (key) => living.reduce((total, each) => total + each[key], 0);
   const alive = status.datanodes.filter((each) => each.state === "alive").length;
@@ -34,6 +60,7 @@ function page({ status, alerts, repair, streams }) {
         : h("p", null, "None: all is well."))),
     repairs(repair),
     h("section", { key: "racks", "aria-labelledby": "racks" }, h("h2", { id: "racks" }, "Racks"), racks(status.datanodes, streams)),
+    lastDay(history),
     coordinators(status.failover),
   ];
 }

@@ -165,10 +165,11 @@ function decisions(path, status) {
     },
     isDirectory && session.told?.superuser && {
       key: `quota ${path}`, label: "Change quotas", yes: `Set the quotas of ${path}`,
-      question: "-1 removes a quota. Space counts each replica.",
-      fields: [{ name: "names", label: "Names", type: "number", min: "-1", value: -1 }, { name: "space", label: "Bytes", type: "number", min: "-1", value: -1 }],
+      question: "A quota that is left empty stays as it is, and -1 removes one. Space counts each replica.",
+      fields: [{ name: "names", label: "Names", type: "number", min: "-1", required: false }, { name: "space", label: "Bytes", type: "number", min: "-1", required: false }],
       run: async ({ names, space }) => {
-        await change(path, { op: "SETQUOTA", namespacequota: names, storagespacequota: space });
+        if (!names && !space) throw new Error("Nothing is changed: no quota was entered.");
+        await change(path, { op: "SETQUOTA", ...(names && { namespacequota: names }), ...(space && { storagespacequota: space }) });
         return "The quotas are set; measure it to see them.";
       },
     },
