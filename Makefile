@@ -17,6 +17,7 @@ help:
 	@echo 'make test    the same set-up, then style, types, architecture and all tests'
 	@echo 'make check-fast   style, types, architecture, pure cores and one seed, for the inner loop'
 	@echo 'make contract     Hadoop'\''s own contract tests, FsShell and distcp, beside a real HDFS; wants Maven and a JDK'
+	@echo 'make containers   builds the images and starts the compose files; wants root, podman, buildah and debootstrap'
 	@echo 'make setup   only the set-up'
 	@echo 'make bench   all benchmarks: tables on the screen, JSON in benchmarks/results'
 	@echo 'make screenshots  the pictures of docs/web-page.md; wants Chromium'
@@ -96,6 +97,9 @@ site: $(READY)
 wheel: $(READY)
 	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
+
+containers: $(READY)
+	@cd tests && ../$(BIN)/python -m containers
 
 deb: $(READY)
 	@$(BIN)/python -m release deb

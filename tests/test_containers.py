@@ -138,3 +138,17 @@ def test_compose_has_the_profiles_and_a_health_check_for_each_service() -> None:
                 assert (ROOT / volume.split(":")[0]).exists(), volume
     for script in re.findall(r"/opt/peacefs/(examples/\S+?\.py)", (ROOT / "docker-compose.yml").read_text()):
         assert (ROOT / script).is_file(), script
+
+
+def test_compose_publishes_each_port_by_which_services_reach_each_other() -> None:
+    """They advertise the machine's address: a port that is not published there is reached by nobody else."""
+    published: dict[str, set[str]] = {}
+    commands: dict[str, str] = {}
+    for file in ("docker-compose.yml", "docker-compose.standby.yml"):
+        for name, each in yaml.safe_load((ROOT / file).read_text())["services"].items():
+            published.setdefault(name, set()).update(port.split(":")[-1] for port in each.get("ports", ()))
+            commands[name] = each.get("command", "") or commands.get(name, "")
+    advertised = {name: text for name, text in commands.items() if "--advertise" in text}
+    assert {"coordinator", "standby", "datanode-1"} <= set(advertised)
+    for name, text in advertised.items():
+        assert set(re.findall(r"--(?:node-|data-)?port (\d+)", text)) <= published[name], name

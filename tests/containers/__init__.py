@@ -1,0 +1,1 @@
+"""Images that are really built, and the compose files that are really started, by podman: `make containers`."""
