@@ -50,7 +50,8 @@ from .checkpoint_store import delete, retain
 from .interface import LinkMeter, RowMeter, Sink, Source
 from .links import Links
 from .node_pool import NodePool
-from .node_process import EDGE, NodeOrders
+from .node_process import NodeOrders
+from .node_shell import EDGE
 from .query_run import HostedRun, check_ends
 from .run_events import (
     CheckpointTaken,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.core.effects import (
@@ -24,7 +24,7 @@ from peacefs.dataflow.core.effects import (
 from peacefs.dataflow.core.messages import CONTROLLER, CheckpointCost, Data, Message, NodeAlive, Placement
 from peacefs.dataflow.core.node import NodeCore
 from peacefs.dataflow.core.query_recovery import QueryRecovery
-from peacefs.dataflow.limits import dataflow_checkpoint_retry_s, dataflow_tick_s
+from peacefs.dataflow.limits import dataflow_checkpoint_retry_s
 from peacefs.protocol.errors import (
     CheckpointDamaged,
     DiskFault,
@@ -32,16 +32,12 @@ from peacefs.protocol.errors import (
     PeacefsError,
     StateError,
 )
-from peacefs.state.warm import warm
 
-from .beats import Beats
 from .checkpoint_store import UnitCheckpoints
 from .interface import LinkMeter, RowMeter
-from .links import Links
 from .node_main import run_as_ordered
-from .unexpected import on_unexpected
+from .node_shell import EDGE, NodeShell
 from .unit_states import UnitStates
-from .wire import encode
 
 # A node looks so often whether a checkpoint that is being written is there.
 dataflow_checkpoint_poll_s: Final = 0.01
@@ -49,7 +45,6 @@ dataflow_checkpoint_poll_s: Final = 0.01
 dataflow_copy_poll_s: Final = 0.002
 
 
-EDGE = "edge"
 log = logging.getLogger("peacefs.dataflow")
 
 
@@ -74,68 +69,51 @@ class NodeOrders:
         return self.recovery.network.name
 
 
-class NodeProcess:
+class NodeProcess(NodeShell):
     """The shell of one `NodeCore`: it gives the core messages and the time, and performs its effects.
 
-    The core is called on the event loop of `run` alone; states are loaded, written and copied on other threads.
-    The node ends when its connection to the edge breaks, or on an error that nobody has provided for. This module
-    run as a process, and tasks of Spark (`executors_host.py`), call `run`.
+    States are loaded, written and copied on other threads. This module run as a process, and tasks of Spark
+    (`executors_host.py`), call `run`.
     """
 
     def __init__(self, orders: NodeOrders) -> None:
+        network = orders.recovery.network
+        super().__init__(
+            orders.name,
+            orders.token,
+            orders.edge_address,
+            {name: kind.schema for name, kind in network.types.items()},
+            NodeAlive(orders.name, orders.session),
+            orders.bounds.heartbeat_s,
+            None if orders.traffic is None else orders.traffic.counter(orders.name),
+        )
         self._orders = orders
-        self._addresses = {EDGE: orders.edge_address}
-        schemas = {name: kind.schema for name, kind in orders.recovery.network.types.items()}
-        sent = None if orders.traffic is None else orders.traffic.counter(orders.name)
-        self._links = Links(orders.name, orders.token, schemas, self._received, self._broken, sent)
-        alive = NodeAlive(orders.name, orders.session)
-        self._beats = Beats(orders.name, orders.token, encode, alive, every_s=orders.bounds.heartbeat_s)
         self._states = UnitStates(
             orders.checkpoints,
             orders.bounds,
             orders.recovery,
-            threads=ThreadPoolExecutor(len(orders.recovery.network.units), thread_name_prefix="unit log"),
+            threads=ThreadPoolExecutor(len(network.units), thread_name_prefix="unit log"),
         )
         self._count_rows = None if orders.row_counts is None else orders.row_counts.counter(orders.name)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._core: NodeCore
-        self._works = False
-        self._edge_is_gone = False
-        self._unexpected: BaseException | None = None
 
     async def run(self) -> None:
-        """Run the node until the program that started it is gone. Raises what nobody has provided for."""
-        on_unexpected(self._fail)
-        orders = self._orders
-        # Kernels are loaded now, and not when the first rows come, which may be after a failure.
-        await asyncio.to_thread(warm)
-        address = await self._links.listen()
-        self._core = NodeCore(
-            orders.name,
-            orders.session,
-            orders.recovery,
-            self._states.new,
-            orders.bounds,
-            address=address,
-        )
-        self._beats.start()
         try:
-            while not self._edge_is_gone and self._unexpected is None:
-                self._beats.note([orders.edge_address])
-                self._perform(self._core.tick(time.monotonic()))
-                await asyncio.sleep(dataflow_tick_s)
+            await super().run()
         finally:
-            self._beats.close()
-            await self._links.close()
             self._orders.checkpoints.close()
-        if self._unexpected is not None:
-            raise self._unexpected
-
-    def _fail(self, error: BaseException) -> None:
-        """End the node: others take over what it runs, from where it is known to be right."""
-        self._unexpected = self._unexpected or error
 
     # -- events ---------------------------------------------------------------------------------------
+
+    def _begun(self, address: str) -> None:
+        orders = self._orders
+        self._core = NodeCore(
+            orders.name, orders.session, orders.recovery, self._states.new, orders.bounds, address=address
+        )
+
+    def _tick(self, now_s: float) -> Collection[str]:
+        self._perform(self._core.tick(now_s))
+        return [self._orders.edge_address]
 
     def _received(self, peer: str, message: Message) -> None:
         if isinstance(message, Placement):
@@ -143,9 +121,11 @@ class NodeProcess:
         # Many may come at once: units look at them after all were taken, and the node is not silent meanwhile.
         self._perform(self._core.received(time.monotonic(), peer, message, later=True))
 
-    def _broken(self, peer: str) -> None:
-        self._edge_is_gone = self._edge_is_gone or peer == EDGE
+    def _disconnected(self, peer: str) -> None:
         self._perform(self._core.disconnected(time.monotonic(), peer))
+
+    def _work(self) -> None:
+        self._perform(self._core.work(time.monotonic()))
 
     # -- effects --------------------------------------------------------------------------------------
 
@@ -177,14 +157,8 @@ class NodeProcess:
                     self._states.drop_copy(unit)
                 case _:
                     raise AssertionError(f"{type(effect).__name__} is not for a node")
-        if self._core.has_work and not self._works:
-            # After the messages that have come meanwhile.
-            self._works = True
-            asyncio.get_running_loop().call_soon(self._work)
-
-    def _work(self) -> None:
-        self._works = False
-        self._perform(self._core.work(time.monotonic()))
+        if self._core.has_work:
+            self._work_soon()
 
     async def _store_checkpoint(self, wanted: StoreCheckpoint) -> None:
         """Have a checkpoint written by threads of its own, while the unit goes on."""
@@ -251,11 +225,6 @@ class NodeProcess:
             else:
                 self._perform(self._core.loaded(time.monotonic(), wanted.unit, wanted.incarnation, state))
                 return
-
-    def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(steps)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,15 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from peacefs.dataflow.core.bounds import Bounds
-from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.recovery.ring_settings import RingPlan
 from peacefs.dataflow.ring.effects import LeaveRing, RingEffect, SendTo, Serialise
 from peacefs.dataflow.ring.messages import (
-    EDGE,
     Beat,
     BeginNode,
     HostedMessage,
@@ -30,13 +28,9 @@ from peacefs.dataflow.ring.program import Reducing, plan_of, tables
 from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.protocol.errors import PeacefsError
 from peacefs.state import PageManager
-from peacefs.state.warm import warm
 
-from .beats import Beats
-from .links import Links
 from .node_main import run_as_ordered
-from .unexpected import on_unexpected
-from .wire import encode
+from .node_shell import EDGE, NodeShell
 
 # The share is that of the last so many seconds: a single piece of work may take many ticks.
 ring_busy_over_s: Final = 1.0
@@ -66,74 +60,52 @@ class RingOrders:
         return self.network.name
 
 
-class RingNode:
+class RingNode(NodeShell):
     """The shell of one `ReducerCore`: it gives the core messages and the time, and performs its effects.
 
-    The core is called on the event loop of `run` alone; only the bytes of checkpoints are made on other threads.
-    The node ends when its connection to the edge breaks, when the ring has no place for it, or on an error that
-    nobody has provided for. This module run as a process, and tasks of Spark (`executors_host.py`), call `run`.
+    Only the bytes of checkpoints are made on other threads. The node ends as well when the ring has no place for
+    it. This module run as a process, and tasks of Spark (`executors_host.py`), call `run`.
     """
 
     def __init__(self, orders: RingOrders) -> None:
-        self._orders = orders
-        self._addresses = {EDGE: orders.edge_address}
-        self._links = Links(orders.name, orders.token, {}, self._received, self._broken)
         beat_s = orders.ring.settings.beat_s
-        self._beats = Beats(orders.name, orders.token, encode, Beat(), every_s=beat_s)
+        super().__init__(orders.name, orders.token, orders.edge_address, {}, Beat(), beat_s)
+        self._orders = orders
         self._plan = plan_of(orders.network)
         self._core: ReducerCore | None = None
         # Messages of nodes that have begun already.
         self._early: list[tuple[str, RingMessage]] = []
-        self._ended = asyncio.Event()
-        self._works = False
-        self._busy_s = 0.0
+        # The time spent in work since it was measured, and the share of the second before.
+        self._busy_s, self._busy = 0.0, 0.0
+        self._told_s = self._measured_s = time.monotonic()
         self._work_rows = ring_work_rows
         self._checkpoint_bytes = 0
         self._checkpoint_share = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._unexpected: BaseException | None = None
-
-    async def run(self) -> None:
-        """Run the node until it has no place, or the program that started it is gone.
-
-        Raises what nobody has provided for.
-        """
-        on_unexpected(self._fail)
-        await asyncio.to_thread(warm)
-        address = await self._links.listen()
-        self._links.send(EDGE, self._orders.edge_address, NodeStarted(self._orders.name, address, os.getpid()))
-        told_s = measured_s = time.monotonic()
-        busy = 0.0
-        self._beats.start()
-        try:
-            while not self._ended.is_set():
-                now_s = time.monotonic()
-                if self._core is not None:
-                    if now_s >= measured_s + ring_busy_over_s:
-                        busy = min(1.0, self._busy_s / (now_s - measured_s))
-                        self._busy_s, measured_s = 0.0, now_s
-                    self._perform(self._core.tick(now_s, busy=busy))
-                    self._beats.note(self._core.followers)
-                    if now_s >= told_s + ring_figures_s:
-                        told_s = now_s
-                        self._links.send(EDGE, self._orders.edge_address, self._figures(self._core))
-                await asyncio.sleep(dataflow_tick_s)
-        finally:
-            self._beats.close()
-            await self._links.close()
-        if self._unexpected is not None:
-            raise self._unexpected
-
-    def _fail(self, error: BaseException) -> None:
-        """End the node: its neighbours take over."""
-        self._unexpected = self._unexpected or error
-        self._ended.set()
 
     # -- events ---------------------------------------------------------------------------------------
 
+    def _begun(self, address: str) -> None:
+        self._tell_edge(NodeStarted(self._orders.name, address, os.getpid()))
+
+    def _tick(self, now_s: float) -> Collection[str] | None:
+        core = self._core
+        if core is None:
+            return None
+        if now_s >= self._measured_s + ring_busy_over_s:
+            self._busy = min(1.0, self._busy_s / (now_s - self._measured_s))
+            self._busy_s, self._measured_s = 0.0, now_s
+        self._perform(core.tick(now_s, busy=self._busy))
+        if now_s >= self._told_s + ring_figures_s:
+            self._told_s = now_s
+            self._tell_edge(self._figures(core))
+        return core.followers
+
+    def _tell_edge(self, message: HostedMessage) -> None:
+        self._links.send(EDGE, self._orders.edge_address, message)
+
     def _received(self, peer: str, message: HostedMessage) -> None:
         if isinstance(message, BeginNode):
-            self._begin(message)
+            self._begin_core(message)
         elif self._core is None:
             self._early.append((peer, message))  # type: ignore[arg-type]
         else:
@@ -141,7 +113,7 @@ class RingNode:
             self._perform(self._core.received(begun_s, peer, message))  # type: ignore[arg-type]
             self._busy_s += time.monotonic() - begun_s
 
-    def _begin(self, message: BeginNode) -> None:
+    def _begin_core(self, message: BeginNode) -> None:
         pages = PageManager(
             page_bytes=self._orders.bounds.page_bytes, memory_bytes_max=self._orders.bounds.state_bytes_max
         )
@@ -161,21 +133,18 @@ class RingNode:
         for peer, each in early:
             self._received(peer, each)
 
-    def _broken(self, peer: str) -> None:
-        if peer == EDGE:
-            self._ended.set()
-        elif self._core is not None:
+    def _disconnected(self, peer: str) -> None:
+        if self._core is not None and peer != EDGE:
             self._perform(self._core.disconnected(time.monotonic(), peer))
 
     def _work(self) -> None:
-        self._works = False
         assert self._core is not None
         begun_s = time.monotonic()
         try:
             queued_rows = self._core.queue_rows
             effects = self._core.work(begun_s, self._work_rows)
         except PeacefsError as error:
-            self._links.send(EDGE, self._orders.edge_address, NodeFailed(error.message))
+            self._tell_edge(NodeFailed(error.message))
             return
         self._pace(queued_rows - self._core.queue_rows, time.monotonic() - begun_s)
         self._perform(effects)
@@ -195,17 +164,14 @@ class RingNode:
                 case SendTo(to, message):
                     self._send(to, message)
                 case Serialise():
-                    task = asyncio.create_task(self._serialise(effect))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                    self._begin(self._serialise(effect))
                 case LeaveRing(reason):
                     log.warning("%s", reason)
                     self._ended.set()
                 case _:
                     raise AssertionError(f"{type(effect).__name__} is not for a node")
-        if self._core.has_work and not self._works:
-            self._works = True
-            asyncio.get_running_loop().call_soon(self._work)
+        if self._core.has_work:
+            self._work_soon()
 
     def _send(self, to: str, message: RingMessage) -> None:
         assert self._core is not None

@@ -125,7 +125,7 @@ def test_query_survives_whatever_dies_at_random(tmp_path: Path, technique: Techn
         checkpoints = PeaceCheckpoints(cluster.http_address, "/checkpoints", user="alice")
         host = LocalProcesses(3, checkpoints, node_timeout_s=1.5)
         with host.start(sample.network, technique, {"in": feed()}, {"out": take}) as run:
-            if technique.loads_itself:
+            if technique.windows is not None:
                 wait_until(lambda: checkpoints.segments().streams(), "a first commit")
             else:
                 wait_until(lambda: run.checkpoint_of("second"), "a first checkpoint")

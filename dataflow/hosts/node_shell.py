@@ -1,0 +1,118 @@
+"""The part of a node's process that does not depend on what it runs: its links, its beats, its turns, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from peacefs.dataflow.limits import dataflow_tick_s
+from peacefs.state.warm import warm
+
+from .beats import Beats
+from .links import Links
+from .unexpected import on_unexpected
+from .wire import encode
+
+EDGE = "edge"
+
+
+class NodeShell(ABC):
+    """Moves the bytes and the time of one core, which is called on the event loop of `run` alone.
+
+    The node ends when its connection to the edge breaks, when its core has no place for it, or on an error that
+    nobody has provided for. `NodeProcess` and `RingNode` derive from it; processes and tasks of Spark call `run`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        token: str,
+        edge_address: str,
+        schemas: Mapping[str, pa.Schema],
+        alive: object,
+        beat_s: float,
+        sent: Callable[[Any, int], None] | None = None,
+    ) -> None:
+        """`alive`: says, every `beat_s`, that the process runs. `sent`: is told of each message and its bytes."""
+        self._links = Links(name, token, schemas, self._received, self._broken, sent)
+        self._addresses = {EDGE: edge_address}
+        self._beats = Beats(name, token, encode, alive, every_s=beat_s)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._works = False
+        self._ended = asyncio.Event()
+        self._unexpected: BaseException | None = None
+
+    async def run(self) -> None:
+        """Run the node until it has no place, or the program that started it is gone.
+
+        Raises what nobody has provided for.
+        """
+        on_unexpected(self._fail)
+        # Kernels are loaded now, and not when the first rows come, which may be after a failure.
+        await asyncio.to_thread(warm)
+        self._begun(await self._links.listen())
+        self._beats.start()
+        try:
+            while not self._ended.is_set():
+                followers = self._tick(time.monotonic())
+                if followers is not None:
+                    self._beats.note(followers)
+                await asyncio.sleep(dataflow_tick_s)
+        finally:
+            self._beats.close()
+            await self._links.close()
+        if self._unexpected is not None:
+            raise self._unexpected
+
+    # -- for the core's shell ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _begun(self, address: str) -> None:
+        """Learn where the node listens."""
+
+    @abstractmethod
+    def _tick(self, now_s: float) -> Collection[str] | None:
+        """Let time pass. Return the addresses of those that have to know that the node is alive."""
+
+    @abstractmethod
+    def _received(self, peer: str, message: Any) -> None: ...
+
+    @abstractmethod
+    def _disconnected(self, peer: str) -> None:
+        """Learn that the connection to another node, or to the edge, broke."""
+
+    @abstractmethod
+    def _work(self) -> None:
+        """Do some of what there is to do."""
+
+    # -- inside ---------------------------------------------------------------------------------------------
+
+    def _fail(self, error: BaseException) -> None:
+        """End the node: others take over what it runs, from where it is known to be right."""
+        self._unexpected = self._unexpected or error
+        self._ended.set()
+
+    def _broken(self, peer: str) -> None:
+        if peer == EDGE:
+            self._ended.set()
+        self._disconnected(peer)
+
+    def _work_soon(self) -> None:
+        """Have the node work after the messages that have come meanwhile."""
+        if not self._works:
+            self._works = True
+            asyncio.get_running_loop().call_soon(self._work_now)
+
+    def _work_now(self) -> None:
+        self._works = False
+        self._work()
+
+    def _begin(self, steps: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(steps)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
