@@ -15,6 +15,7 @@ from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import fast_lane_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.values.write_classes import WriteClass
 from peacefs.runtime.tracing import operation
 
 from .manifest import (
@@ -128,7 +129,9 @@ class CheckpointAttempt:
         pages = self._task.pages
         for part, chunk in zip(self._manifest.parts, self._planned, strict=True):
             with self._files.open_for_writing(
-                f"{self._directory}/{part.name}", replication=self._task.replication
+                f"{self._directory}/{part.name}",
+                replication=self._task.replication,
+                write_class=WriteClass.BLOCKING.word,
             ) as sink:
                 sink.write(pages.bytes_at(chunk.offset, chunk.length))
             pages.written(chunk.offset, chunk.offset + chunk.length)
@@ -177,4 +180,5 @@ class CheckpointAttempt:
             user=self._files.user,
             replication=self._task.replication or 0,
             block_bytes=self._task.chunk_bytes,
+            write_class=WriteClass.BLOCKING.word,
         )
