@@ -35,6 +35,7 @@ _ALL = (
     "figure10",
     "staggered",
     "beside_bulk",
+    "aligned_queries",
     "burst_bounds",
     "scale",
     "snapshots",

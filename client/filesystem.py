@@ -242,6 +242,7 @@ class PeaceFileSystem(NameApi):
         replication: int | None = None,
         block_bytes: int = chunk_bytes_max,
         permission: int = 0o644,
+        write_class: str = "",
     ) -> None:
         """Write a whole file in one call, on the caller's thread. For the arguments see `open_for_writing`.
 
@@ -256,6 +257,7 @@ class PeaceFileSystem(NameApi):
                 replication=replication,
                 block_bytes=block_bytes,
                 permission=permission,
+                write_class=write_class,
             )
             self._write_at_once(data, file)
             return
@@ -266,6 +268,7 @@ class PeaceFileSystem(NameApi):
             replication=replication,
             block_bytes=block_bytes,
             permission=permission,
+            write_class=write_class,
         ) as sink:
             sink.write(data)
 

@@ -105,8 +105,10 @@ class CheckpointAttempt:
             else:
                 self._write_small()
             for name, data in self._task.files.items():
-                self._files.write(f"{self._directory}/{name}", data)
-            self._files.write(f"{self._directory}/{MANIFEST}", encode(self._manifest))
+                self._files.write(f"{self._directory}/{name}", data, write_class=WriteClass.BLOCKING.word)
+            self._files.write(
+                f"{self._directory}/{MANIFEST}", encode(self._manifest), write_class=WriteClass.BLOCKING.word
+            )
             for name, path in self._task.references.items():
                 self._files.copy(path, f"{self._directory}/{name}")
             self._stop.check()

@@ -34,7 +34,7 @@ class Share(Enum):
     #: Half of them, at least one: bulk writes, which leave the rest to others.
     HALF = "half"
     ALL = "all"
-    #: One more on each node and link: small sets, while the cluster is not saturated.
+    #: One more on each link, and on each node that has several slots: small sets, while the cluster keeps up.
     ONE_MORE = "one more"
 
 
@@ -223,7 +223,7 @@ class ChainPlacement:
     def _may_hold_replica(self, at_writer: NodeLoad | None, reach: Reach, exclude: frozenset[str]) -> bool:
         if at_writer is None or not (reach.needs_writer or self._writer_holds_replica):
             return False
-        slots = at_writer.slots + (self._share is Share.ONE_MORE and at_writer.slots > 0)
+        slots = at_writer.slots + (self._share is Share.ONE_MORE and at_writer.slots > 1)
         if self._share is Share.HALF and at_writer.name in self._full_of_bulk:
             return False
         return at_writer.receiving < slots and at_writer.name not in exclude

@@ -35,8 +35,8 @@ class NodeLoad:
 class RackLoad:
     """The nodes of one rack that have slots, indexed by load for ChainPlacement and FlowScheduler.
 
-    Invariant: a node with a free slot is in bucket `receiving`, at index `place`; a node whose slots are exactly
-    used is in `full`; other nodes are in no list.
+    Invariant: a node with a free slot is in bucket `receiving`, at index `place`; a node with several slots that are
+    exactly used is in `full`; other nodes are in no list.
     `share` is the free share of all slots. `free_senders` of the `free_nodes` send less than `sends_max`
     streams.
     """
@@ -112,6 +112,8 @@ class RackLoad:
         if node.receiving > node.slots or not node.slots:
             return
         if node.receiving == node.slots:
+            if node.slots == 1:
+                return
             node.place = len(self.full)
             self.full.append(node)
             return
@@ -125,6 +127,8 @@ class RackLoad:
         if node.receiving > node.slots or not node.slots:
             return
         if node.receiving == node.slots:
+            if node.slots == 1:
+                return
             _take_out(self.full, node)
             return
         _take_out(self.buckets[node.receiving], node)

@@ -22,7 +22,7 @@ from peacefs.peace.simulator.recurrent_load import BulkWriters
 from peacefs.peace.simulator.scenarios import paper_cluster, star
 from peacefs.peace.simulator.simulate import Arrival, Simulation
 from peacefs.protocol.values.write_classes import WriteClass
-from peacefs.topology.rate_curve import MB
+from peacefs.topology.rate_curve import MB, RateCurve
 
 CHUNK = 64 * MB
 #: The paper's disks are fastest with two streams, so each node has two slots.
@@ -204,6 +204,14 @@ def test_a_small_set_passes_with_one_more_stream_on_each_disk() -> None:
     express = ExpressPolicy(paper_cluster(), Random(1))
     full(express)
     assert submit(express, small("small"), now_s=1.0) == []
+
+
+def test_a_node_with_one_slot_never_gets_a_second_stream() -> None:
+    slow = RateCurve(((1, 30.0 * MB), (2, 20.0 * MB)))
+    policy = TimelyPolicy(paper_cluster(slow), Random(1))
+    taken = full(policy)
+    assert max(streams(taken).values()) == 1
+    assert submit(policy, small("small"), now_s=1.0) == []
 
 
 def test_no_small_set_passes_when_the_queue_has_not_been_empty_for_minutes() -> None:
