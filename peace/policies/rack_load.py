@@ -35,10 +35,9 @@ class NodeLoad:
 class RackLoad:
     """The nodes of one rack that have slots, indexed by load for ChainPlacement and FlowScheduler.
 
-    Invariant: a node with a free slot is in bucket `receiving`, at index `place`; a node with several slots that are
-    exactly used is in `full`; other nodes are in no list.
-    `share` is the free share of all slots. `free_senders` of the `free_nodes` send less than `sends_max`
-    streams.
+    Invariant: a node with a free slot is in bucket `receiving`, at index `place`; a node with several slots that
+    are exactly used is in `full`; other nodes are in no list. `share` is the free share of all slots.
+    `free_senders` of the `free_nodes` send less than `sends_max` streams.
     """
 
     __slots__ = (

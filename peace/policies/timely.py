@@ -5,9 +5,9 @@ and of the streams of a link (one of two, on the paper's disks), so an urgent ch
 by bulk. This holds until no urgent set has been seen for `QUIET_S`. Then bulk may use all of them.
 
 **Small sets pass.** A set of at most `SMALL_SET_BYTES` may use one more slot of a node with several, and one more
-stream of a link, than `express` gives. If the cluster cannot keep up with its load, this would slow down everybody.
-So the limit falls as soon as urgent sets have waited in more than `BUSY` of the last minute, and reaches zero when
-they have always waited.
+stream of a link, than `express` gives. If the cluster cannot keep up with its load, this would slow down
+everybody. So the limit falls as soon as urgent sets have waited in more than `BUSY` of the last minute, and
+reaches zero when they have always waited.
 
 Waiting stays bounded:
 
