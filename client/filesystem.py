@@ -23,7 +23,7 @@ from peacefs.protocol.new_file import NewFile, block_bytes_notice, possible_bloc
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation
 from peacefs.protocol.values.fsck_findings import FsckPage
-from peacefs.protocol.values.schedule import Schedule
+from peacefs.protocol.values.schedule import ProposedPhase, Recurrences, Schedule
 from peacefs.runtime import effects as fx
 from peacefs.runtime.connection_pool import ConnectionPool
 from peacefs.runtime.thread_driver import ThreadDriver
@@ -154,11 +154,13 @@ class PeaceFileSystem(NameApi):
         replication: int | None = None,
         block_bytes: int = chunk_bytes_max,
         permission: int = 0o644,
+        write_class: str = "",
     ) -> FileSink:
         """Create a file. It becomes visible when it is closed, or at its first `hflush`.
 
         With `overwrite`, it may replace an existing file. `replication` None means the cluster's default. The file
         is cut into chunks of `block_bytes`; other sizes than multiples of 64 KiB up to 64 MiB are adjusted.
+        `write_class` is blocking, due or bulk; without it, the coordinator tells the class from the path.
 
         Raises FileAlreadyExists, ParentNotDirectory, NoDatanodes, ... here and, checked again, from `close`.
         """
@@ -172,6 +174,7 @@ class PeaceFileSystem(NameApi):
             block_bytes=block_bytes,
             permission=permission,
             request_id=new_request_id(),
+            write_class=write_class,
         )
         with beginning("write a file", {"path": path}):
             created = self._calls.create(CreateFile(file))
@@ -239,6 +242,7 @@ class PeaceFileSystem(NameApi):
         replication: int | None = None,
         block_bytes: int = chunk_bytes_max,
         permission: int = 0o644,
+        write_class: str = "",
     ) -> None:
         """Write a whole file in one call, on the caller's thread. For the arguments see `open_for_writing`.
 
@@ -253,6 +257,7 @@ class PeaceFileSystem(NameApi):
                 replication=replication,
                 block_bytes=block_bytes,
                 permission=permission,
+                write_class=write_class,
             )
             self._write_at_once(data, file)
             return
@@ -263,6 +268,7 @@ class PeaceFileSystem(NameApi):
             replication=replication,
             block_bytes=block_bytes,
             permission=permission,
+            write_class=write_class,
         ) as sink:
             sink.write(data)
 
@@ -317,6 +323,7 @@ class PeaceFileSystem(NameApi):
         block_bytes: int = chunk_bytes_max,
         permission: int = 0o644,
         request_id: str = "",
+        write_class: str = "",
     ) -> NewFile:
         return NewFile(
             path=path,
@@ -327,6 +334,7 @@ class PeaceFileSystem(NameApi):
             block_bytes=block_bytes,
             create_parent=make_parents,
             request_id=request_id,
+            write_class=write_class,
         )
 
     # -- the trash ---------------------------------------------------------------------------------
@@ -388,6 +396,17 @@ class PeaceFileSystem(NameApi):
     def schedule(self) -> Schedule:
         """Return the writes that wait, the writes under way, and the scheduling policy."""
         return self._api.schedule()
+
+    def recurrences(self) -> Recurrences:
+        """Return the writes that come back, with their periods, as in `GET /v1/schedule/recurrences`."""
+        return self._api.recurrences()
+
+    def propose_phase(self, root: str, period_s: float, size: int = 0, replication: int = 3) -> ProposedPhase:
+        """Ask when a writer should write that writes about `size` bytes below `root` every `period_s`.
+
+        Raises BadRequest, AccessDenied for another user's root, Overloaded.
+        """
+        return self._api.propose_phase(root, period_s, size, replication)
 
     def change_policy(self, policy: str) -> Schedule:
         """Change the scheduling policy. Raises BadRequest, Unsupported."""

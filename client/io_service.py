@@ -30,6 +30,7 @@ from peacefs.protocol.limits import (
 )
 
 from .checkpoint.attempt import CheckpointAttempt, CheckpointTask
+from .checkpoint.clock import CheckpointClock
 from .checkpoint.manifest import (
     MANIFEST,
     Manifest,
@@ -102,6 +103,14 @@ class IOService:
         Raises FileAlreadyExists if the sequence exists, NoDatanodes, QuotaExceeded, BadRequest, ...
         """
         return self.submit(unit, sequence, pages).result()
+
+    def clock(self, unit: str, period_s: float, *, size: int = 0, phase_s: float | None = None) -> CheckpointClock:
+        """Return a clock that says when to write the unit's checkpoints of about `size` bytes, one each
+        `period_s`.
+
+        The coordinator proposes the phase, so that units do not write together. `phase_s` sets it instead.
+        """
+        return CheckpointClock(self._files, f"{self._root}/{unit}", period_s, size=size, phase_s=phase_s)
 
     def submit(
         self,

@@ -181,9 +181,16 @@ def watch_failover(status: Callable[[], FailoverStatus | None]) -> None:
 
 def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantService) -> None:
     """Publish the state of the scheduling service. Call it once per process."""
-    scheduling, lane = write_grants.scheduling, write_grants.fast_lane
+    scheduling, lane, known = write_grants.scheduling, write_grants.fast_lane, write_grants.recurrences
     _gauge("peacefs_grants_in_flight", "Chunks that may be written now", lambda: len(scheduling.grants))
     _gauge("peacefs_chunks_queued", "Chunks that wait for a grant", lambda: scheduling.chunks_waiting)
+    _gauge("peacefs_recurrences_watched", "Roots and classes of writes that are watched", lambda: len(known))
+    _counter("peacefs_occurrences", "Occurrences of writes that may come back", lambda: known.occurrences_total)
+    _gauge(
+        "peacefs_urgent_waiting_share",
+        "Share of the last minute in which urgent writes waited; 0 with policies that do not measure it",
+        lambda: scheduling.waiting_share or 0.0,
+    )
     _counter("peacefs_grants_given", "Grants since the start", lambda: scheduling.times.granted_total)
     _counter(
         "peacefs_grants_lapsed",

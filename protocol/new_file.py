@@ -19,6 +19,7 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     If `replication` or `block_bytes` is 0, the cluster's default applies. Requests with the same `request_id`
     create the file once. `permission` has the bits of `chmod`; other bits are ignored. `unmasked` is the
     permission before the client applied its umask, if known; it is used if the parent has a default ACL.
+    `write_class` is blocking, due or bulk; if it is empty, the class is told from the path.
     """
 
     path: str
@@ -30,6 +31,7 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     create_parent: bool = True
     request_id: str = ""
     unmasked: int | None = None
+    write_class: str = ""
 
 
 def possible_block_bytes(wanted: int) -> int:

@@ -63,6 +63,7 @@ class Contest:
                 parallel=PARALLEL,
                 at_s=begin_s + arrival.at_s,
                 kept=kept,
+                write_class=write_set.write_class.word,
             )
             orders.append((self._hosts[write_set.writer], order))
         written = self._cluster.write(orders)

@@ -8,7 +8,7 @@ import msgspec
 class WriteOrder(msgspec.Struct, frozen=True, tag="write"):
     """A set of chunks of these sizes, to be asked for at `at_s` of the machine's monotonic clock. `exclude` are
     datanodes that are to get no replica of it; at most `parallel` chunks are written at once. What is not `kept`
-    is deleted when it is written.
+    is deleted when it is written. `write_class` as in `NewFile`.
     """
 
     path: str
@@ -18,6 +18,7 @@ class WriteOrder(msgspec.Struct, frozen=True, tag="write"):
     parallel: int
     at_s: float
     kept: bool
+    write_class: str = ""
 
 
 class UploadOrder(msgspec.Struct, frozen=True, tag="upload"):

@@ -97,6 +97,7 @@ class Writer:
                     replication=order.replication,
                     block_bytes=max(order.chunks),
                     request_id=new_request_id(),
+                    write_class=order.write_class,
                 )
             )
         )

@@ -15,6 +15,7 @@ from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import fast_lane_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.values.write_classes import WriteClass
 from peacefs.runtime.tracing import operation
 
 from .manifest import (
@@ -104,8 +105,10 @@ class CheckpointAttempt:
             else:
                 self._write_small()
             for name, data in self._task.files.items():
-                self._files.write(f"{self._directory}/{name}", data)
-            self._files.write(f"{self._directory}/{MANIFEST}", encode(self._manifest))
+                self._files.write(f"{self._directory}/{name}", data, write_class=WriteClass.BLOCKING.word)
+            self._files.write(
+                f"{self._directory}/{MANIFEST}", encode(self._manifest), write_class=WriteClass.BLOCKING.word
+            )
             for name, path in self._task.references.items():
                 self._files.copy(path, f"{self._directory}/{name}")
             self._stop.check()
@@ -128,7 +131,9 @@ class CheckpointAttempt:
         pages = self._task.pages
         for part, chunk in zip(self._manifest.parts, self._planned, strict=True):
             with self._files.open_for_writing(
-                f"{self._directory}/{part.name}", replication=self._task.replication
+                f"{self._directory}/{part.name}",
+                replication=self._task.replication,
+                write_class=WriteClass.BLOCKING.word,
             ) as sink:
                 sink.write(pages.bytes_at(chunk.offset, chunk.length))
             pages.written(chunk.offset, chunk.offset + chunk.length)
@@ -177,4 +182,5 @@ class CheckpointAttempt:
             user=self._files.user,
             replication=self._task.replication or 0,
             block_bytes=self._task.chunk_bytes,
+            write_class=WriteClass.BLOCKING.word,
         )

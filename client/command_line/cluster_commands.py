@@ -158,10 +158,13 @@ def schedule(
         typer.Option(
             "--policy",
             metavar="NAME",
-            help="Let express, paper, random or flow decide from now on, until the coordinator starts anew.",
+            help="Let timely, express, paper, random or flow decide until the coordinator starts anew.",
             show_default=False,
         ),
     ] = None,
+    recurrences: Annotated[
+        bool, typer.Option("--recurrences", help="Show the writes that come back instead, with their periods.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -171,7 +174,7 @@ def schedule(
     """
     from .schedule import ScheduleStyle, show_schedule
 
-    show_schedule(coordinator, ScheduleStyle(watch, as_json, policy))
+    show_schedule(coordinator, ScheduleStyle(watch, as_json, policy, recurrences))
 
 
 def balance(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -11,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.values.schedule import Schedule
+from peacefs.protocol.values.schedule import Recurrences, Schedule
 
 from .listing import print_line
 from .presentation import human_size, printable
@@ -22,41 +23,71 @@ _WATCH_INTERVAL_S = 1.0
 
 @dataclass(frozen=True)
 class ScheduleStyle:
-    """The options of `schedule`: repeat until Ctrl-C, one JSON object per line, a policy to change to."""
+    """The options of `schedule`: repeat until Ctrl-C, one JSON object per line, a policy to change to, and whether
+    to show recurrences instead.
+    """
 
     watch: bool
     as_json: bool
     policy: str | None
+    recurrences: bool = False
 
 
 def show_schedule(coordinator: str, style: ScheduleStyle) -> None:
     """Print the schedule. Raises PeacefsError."""
     with PeaceFileSystem(coordinator) as files:
-        schedule = files.schedule() if style.policy is None else files.change_policy(style.policy)
+        if style.policy is not None:
+            files.change_policy(style.policy)
+        look = files.recurrences if style.recurrences else files.schedule
         if style.watch:
-            _watch(files, schedule, as_json=style.as_json)
+            _watch(look, as_json=style.as_json)
         elif style.as_json:
-            print_line(msgspec.json.encode(schedule).decode())
+            print_line(msgspec.json.encode(look()).decode())
         else:
-            print_whole(*_drawn(schedule))
+            print_whole(*_drawn(look()))
 
 
-def _watch(files: PeaceFileSystem, schedule: Schedule, *, as_json: bool) -> None:
+def _watch(look: Callable[[], Schedule | Recurrences], *, as_json: bool) -> None:
     try:
         if as_json:
             while True:
-                print_line(msgspec.json.encode(schedule).decode())
+                print_line(msgspec.json.encode(look()).decode())
                 time.sleep(_WATCH_INTERVAL_S)
-                schedule = files.schedule()
-        with Live(Group(*_drawn(schedule)), console=plain_console(), auto_refresh=False) as live:
+        with Live(Group(*_drawn(look())), console=plain_console(), auto_refresh=False) as live:
             while True:
                 time.sleep(_WATCH_INTERVAL_S)
-                live.update(Group(*_drawn(files.schedule())), refresh=True)
+                live.update(Group(*_drawn(look())), refresh=True)
     except KeyboardInterrupt:
         return
 
 
-def _drawn(schedule: Schedule) -> list[str | Table]:
+def _drawn(shown: Schedule | Recurrences) -> list[str | Table]:
+    return _drawn_recurrences(shown) if isinstance(shown, Recurrences) else _drawn_schedule(shown)
+
+
+def _drawn_recurrences(shown: Recurrences) -> list[str | Table]:
+    share = shown.waiting_share
+    waited = "" if share is None else f"; urgent writes waited in {share:.0%} of the last minute"
+    lines: list[str | Table] = [
+        f"{len(shown.recurrences)} regular recurrences of {shown.watched} roots that are watched{waited}"
+    ]
+    table = Table("root", "class", "every", "next in", "spread", "bytes", "takes", "times")
+    for each in shown.recurrences:
+        add_row(
+            table,
+            each.root,
+            each.write_class,
+            f"{each.period_s:.1f} s",
+            f"{each.next_in_s:.1f} s",
+            f"{each.spread_s:.2f} s",
+            human_size(each.bytes),
+            f"{each.duration_s:.1f} s",
+            str(each.occurrences),
+        )
+    return [*lines, table] if table.row_count else lines
+
+
+def _drawn_schedule(schedule: Schedule) -> list[str | Table]:
     times, recovery = schedule.waiting_times, schedule.recovery
     lines = [
         f"policy {schedule.policy}, epoch {schedule.epoch}, {schedule.datanodes} datanodes may receive chunks",
@@ -73,11 +104,12 @@ def _drawn(schedule: Schedule) -> list[str | Table]:
 
 
 def _queue(schedule: Schedule) -> Table:
-    table = Table("waits", "from", "checkpoint root", "chunks", "bytes", "for", "starts in")
+    table = Table("waits", "class", "from", "checkpoint root", "chunks", "bytes", "for", "starts in")
     for each in schedule.queue:
         add_row(
             table,
             each.write_set,
+            each.write_class,
             each.writer or each.host or "elsewhere",
             each.root or "stated",
             str(each.chunks_waiting),

@@ -24,7 +24,7 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
 from peacefs.protocol.values.fsck_findings import FsckPage
-from peacefs.protocol.values.schedule import Schedule
+from peacefs.protocol.values.schedule import ProposedPhase, Recurrences, Schedule
 from peacefs.topology.network_view import NetworkView
 
 from .http import CoordinatorHttp
@@ -166,6 +166,16 @@ class CoordinatorApi:
     def schedule(self) -> Schedule:
         """Return the writes that wait and the writes under way."""
         return self._read(self._http.ask("GET", "/v1/schedule"), Schedule)
+
+    def recurrences(self) -> Recurrences:
+        """Return the writes that come back, with their periods."""
+        return self._read(self._http.ask("GET", "/v1/schedule/recurrences"), Recurrences)
+
+    def propose_phase(self, root: str, period_s: float, size: int, replication: int) -> ProposedPhase:
+        """Ask when a writer with a period should write. Raises BadRequest, AccessDenied, Overloaded."""
+        body = {"root": root, "period_s": period_s, "bytes": size, "replication": replication, "user": self.user}
+        answer = self._http.ask("POST", "/v1/schedule/phases", body=msgspec.json.encode(body))
+        return self._read(answer, ProposedPhase)
 
     def change_policy(self, policy: str) -> Schedule:
         """Change the scheduling policy. Raises BadRequest (unknown), Unsupported (not installed), AccessDenied."""

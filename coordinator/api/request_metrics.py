@@ -17,6 +17,7 @@ _ROUTES = frozenset(
         "chunks",
         "coordinator",
         "copies",
+        "credentials",
         "datanodes",
         "exchanges",
         "files",

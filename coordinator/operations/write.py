@@ -50,6 +50,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.new_file import NewFile, possible_block_bytes
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
+from peacefs.protocol.values.write_classes import parse_write_class
 
 from .append import AppendOperations, writer_of, writer_with
 from .context import OperationContext
@@ -111,6 +112,8 @@ class WriteOperations:
             self._ctx.perform(self._ctx.core.abandon([abandoned], writer_with(file.request_id)))
         path = changeable_path(file.path)
         check_request_id(file.request_id)
+        if file.write_class:
+            parse_write_class(file.write_class)
         file = _with_defaults(file, path)
         under_construction, excluded = self._ctx.under_construction, self._placer.nodes_by_http_name(exclude)
         under_construction.give_up(path, excluded)
@@ -179,6 +182,7 @@ class WriteOperations:
             with self._publishing(writer, wanted.chunks):
                 publication = await self._append.complete(token, wanted.chunks, wanted.replaced)
                 self._take_in(token.path, token.replication, wanted.chunks, publication)
+                self._schedule.completed(token, sum(record.length for record in publication.added))
             return Completed(publication.length)
 
         with self._abandoning_refused(writer, wanted.chunks):
@@ -206,6 +210,7 @@ class WriteOperations:
             self._check_not_under_construction(path, file.user)
             raise
         self._take_in(made.path, made.replication, [], publication)
+        self._schedule.created(made, 0)
         return Completed(publication.length)
 
     async def publish(self, wanted: PublishFile, writer_host: str | None) -> Completed:
@@ -246,6 +251,7 @@ class WriteOperations:
                     return
                 self._ctx.under_construction.end(file.request_id)
                 self._take_in(file.path, file.replication, chunks, publication)
+                self._schedule.created(file, publication.length)
             if not publication.added:
                 self._give_up_repetition(writer, chunks)
 
@@ -276,6 +282,7 @@ class WriteOperations:
                     token, wanted.chunks, lambda file: self._publish_open(token, file, wanted, link)
                 )
             self._take_in(token.path, token.replication, wanted.chunks, publication)
+            self._schedule.completed(token, sum(record.length for record in publication.added))
         lease = self._ctx.signer.verify(renewed, FileLease, self._ctx.wall_clock())
         try:
             allocated, _head = self._placer.place(token.replication, writer_host, frozenset(), writer_of(lease))

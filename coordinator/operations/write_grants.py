@@ -13,16 +13,19 @@ from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
 from peacefs.coordinator.scheduling.checkpoint_estimates import CheckpointSource
 from peacefs.coordinator.scheduling.statistics import FastLane
 from peacefs.coordinator.scheduling.write_sets import Refuse, WriteSetRequest
+from peacefs.peace.recurrences import RecurrenceKey, Recurrences
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import grant_hold_s, pipeline_hops_max
 from peacefs.protocol.messages import Done, Scheduled, StateWriteSet, StreamEnded, StreamsFound
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import FileLease, FileWrite
 
 from .append import AppendOperations, writer_of
 from .context import OperationContext
 from .core_driver import name_here
 from .placement import check_room
+from .write_classes import WriteClasses
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -35,6 +38,8 @@ class WriteGrantService:
         self._append = appending
         self.scheduling = context.core.scheduling
         self.fast_lane = FastLane()
+        self.recurrences = Recurrences()
+        self._classes = WriteClasses(self.recurrences)
 
     # -- writers -----------------------------------------------------------------------------------
 
@@ -72,6 +77,10 @@ class WriteGrantService:
         if wanted.to_come_bytes < 0 and len(wanted.chunks) == 1:
             host = token.client_host if isinstance(token, FileWrite) else ""
             source = CheckpointSource(host or writer_host or "", checkpoint_root(token.path))
+        now_s = self._ctx.monotonic()
+        key = self._key(token)
+        if wanted.chunks:
+            self._classes.wrote(now_s, key, 0, token.user if isinstance(token, FileWrite) else "")
         return WriteSetRequest(
             name=name_here(link, wanted.write_set),
             link=link,
@@ -86,7 +95,25 @@ class WriteGrantService:
             to_come_bytes=max(0, wanted.to_come_bytes),
             owner=writer_of(token),
             user=token.user if isinstance(token, FileWrite) else "",
+            write_class=key.write_class,
+            due_s=self._classes.due_s(now_s, key),
         )
+
+    def _key(self, token: FileWrite | FileLease) -> RecurrenceKey:
+        """Return the root and class of a write. A log that is flushed while it is written has a lease."""
+        if isinstance(token, FileLease):
+            return self._classes.key(token.path, flushed=True)
+        return self._classes.key(token.path, token.file.write_class)
+
+    def completed(self, token: FileWrite | FileLease, length: int) -> None:
+        """Learn from bytes that were published under a token."""
+        user = token.user if isinstance(token, FileWrite) else ""
+        self._classes.wrote(self._ctx.monotonic(), self._key(token), length, user)
+
+    def created(self, file: NewFile, length: int) -> None:
+        """Learn from a small file that was published at once."""
+        key = self._classes.key(file.path, file.write_class)
+        self._classes.wrote(self._ctx.monotonic(), key, length, file.user)
 
     def _datanode_at(self, host: str | None, write_set: str) -> NodeId | None:
         """Return the datanode on a writer's host. If there are several, each set gets one of them."""
@@ -115,6 +142,10 @@ class WriteGrantService:
     def now_s(self) -> float:
         """Return the time in seconds by which grants are timed."""
         return self._ctx.monotonic()
+
+    def wall_s(self) -> float:
+        """Return the Unix time, in which phases are proposed."""
+        return self._ctx.wall_clock()
 
     def change_policy(self, name: str) -> None:
         """Change the scheduler's policy. Raises BadRequest, Unsupported."""

@@ -16,6 +16,7 @@ from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.peace.policies.interface import Policy
 from peacefs.peace.policies.paper import PaperPolicy
 from peacefs.peace.policies.random import RandomPolicy
+from peacefs.peace.policies.timely import TimelyPolicy
 from peacefs.protocol.errors import BadRequest, Unsupported
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import streams_per_node_default
@@ -27,8 +28,8 @@ from peacefs.topology.rate_curve import RateCurve
 plan_servers_per_turn: Final = 1600
 
 
-POLICY_DEFAULT = "express"
-SCHEDULING_POLICIES = ("express", "paper", "random", "flow")
+POLICY_DEFAULT = "timely"
+SCHEDULING_POLICIES = ("timely", "express", "paper", "random", "flow")
 
 #: The first replica on the writer, the second on another rack, the third on the second's rack.
 PRODUCTION_TEMPLATES = (Template.SAME_NODE, Template.OTHER_RACK, Template.SAME_RACK)
@@ -57,6 +58,8 @@ def make_policy(name: str, topology: Topology, rng: Random) -> Policy:
     match name:
         case "express":
             return ExpressPolicy(topology, rng, writer_holds_replica=True, with_slots=True)
+        case "timely":
+            return TimelyPolicy(topology, rng, writer_holds_replica=True, with_slots=True)
         case "random":
             return RandomPolicy(topology, rng, chunks_per_writer=write_set_chunks_max, writer_holds_replica=True)
         case "paper":

@@ -109,7 +109,11 @@ class Scheduling:
         for stream in request.holding:
             if epoch_of(stream.chunk) < self.epoch and stream.chunk not in self._grants and stream.nodes:
                 self._take_over(now_s, stream)
-        changed = known.waiting != waiting or known.request.exclude != request.exclude
+        changed = (known.waiting, known.request.exclude, known.request.write_class) != (
+            waiting,
+            request.exclude,
+            request.write_class,
+        )
         known.request = request
         if changed or events:
             self._chunks_waiting += len(waiting) - len(known.waiting)
@@ -373,6 +377,7 @@ class Scheduling:
             waited_s=now_s - known.stated_s,
             source=known.request.source,
             user=known.request.user,
+            write_class=known.request.write_class,
         )
         known.in_flight.add(grant.chunk)
         self._grants[grant.chunk] = grant
@@ -423,6 +428,11 @@ class Scheduling:
     @property
     def chunks_waiting(self) -> int:
         return self._chunks_waiting
+
+    @property
+    def waiting_share(self) -> float | None:
+        """The share of the last minute in which urgent writes waited; None if the policy does not measure it."""
+        return self._policy.waiting_share
 
     def expected_start_s(self, name: str) -> float:
         """Estimate in how many seconds the next chunk of a set will be granted.

@@ -14,6 +14,7 @@ from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.limits import chunk_bytes_max, pipeline_hops_max
 from peacefs.protocol.messages import StreamProgress, StreamUnderWay
+from peacefs.protocol.values.write_classes import WriteClass
 
 from .checkpoint_estimates import CheckpointSource
 
@@ -34,7 +35,8 @@ class WriteSetRequest:
     `link` is the datanode whose gateway asks, None for a client that asks by HTTP. `writer` is the datanode that
     the data comes from, if it comes from one. `source` is given if the rest of the checkpoint must be estimated,
     and `to_come_bytes` if the rest is known. Only `owner` may abandon granted chunks. `user` is the user who
-    writes, or empty for a lease, which names no user.
+    writes, or empty for a lease, which names no user. `due_s` is when the next occurrence of the write is
+    expected.
     """
 
     name: str
@@ -50,6 +52,8 @@ class WriteSetRequest:
     to_come_bytes: int = 0
     owner: str = ""
     user: str = ""
+    write_class: WriteClass = WriteClass.BLOCKING
+    due_s: float | None = None
 
     def check(self) -> None:
         """Check the numbers. Raises BadRequest if one is out of range."""
@@ -97,6 +101,8 @@ class ScheduledSet:
             asked_s=self.asked_s,
             more_bytes=more_bytes,
             begun=begun,
+            write_class=request.write_class,
+            due_s=request.due_s,
         )
 
 
@@ -123,6 +129,7 @@ class InFlight:
     waited_s: float = 0.0
     source: CheckpointSource | None = None
     user: str = ""
+    write_class: WriteClass = WriteClass.BLOCKING
     denied: set[NodeId] = field(default_factory=set)
     begun: bool = False
     #: True if, by the head's last answer, the writer hardly uses the grant; then its capacity is lent to others.

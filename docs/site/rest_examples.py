@@ -54,6 +54,11 @@ EXAMPLES = (
     Example("GET /v1/status", learn=lambda told: {"node": told["datanodes"][0]["node"]}),
     Example("GET /v1/topology"),
     Example("GET /v1/schedule"),
+    Example("GET /v1/schedule/recurrences"),
+    Example(
+        "POST /v1/schedule/phases", body={"root": "/checkpoints/a", "period_s": 10.0, "bytes": 1000, "user": USER}
+    ),
+    Example("GET /v1/schedule/phases"),
     Example("PUT /v1/schedule/policy", _AS_USER, {"policy": "express"}),
     Example("POST /v1/plan", body={"policy": "paper", "requests": [{"chunks": 2, "replication": 1}]}),
     Example("GET /v1/fsck", {"path": "/reports", **_AS_USER}),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 from random import Random
 from statistics import fmean
@@ -27,15 +28,26 @@ from .reach import Reach, Reaches
 _NO_LIMIT = 1 << 30
 
 
+class Share(Enum):
+    """The share of the slots of nodes and the streams of links that a chunk may use."""
+
+    #: Half of them, at least one: bulk writes, which leave the rest to others.
+    HALF = "half"
+    ALL = "all"
+    #: One more on each link, and on each node that has several slots: small sets, while the cluster keeps up.
+    ONE_MORE = "one more"
+
+
 @dataclass(slots=True)
 class PlacedChain:
     """A pipeline for one chunk: the nodes that store it, the nodes of the cluster that send it, and the numbers of
-    the switch links that it crosses.
+    the switch links that it crosses. `bulk` chains count against the half that bulk writes may use.
     """
 
     nodes: list[NodeLoad]
     senders: list[NodeLoad]
     links: list[int]
+    bulk: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +89,12 @@ class ChainPlacement:
         self._link_streams = calibration.link_streams
         number = {hop: number for number, hop in enumerate(self._link_streams)}
         self._link_free = list(self._link_streams.values())
+        #: The streams that bulk writes may still begin on each link.
+        self._link_free_for_bulk = [_half(streams) for streams in self._link_streams.values()]
+        #: The nodes whose half for bulk writes is used.
+        self._full_of_bulk: set[str] = set()
+        #: The share that the chunk may use for which `place` is looking.
+        self._share = Share.ALL
         routes = Routes(topology)
         #: The cheapest routes by source and target rack, as numbers of links.
         self._ways = [
@@ -107,6 +125,7 @@ class ChainPlacement:
         node. Checks only totals per rack, so False does not mean that there is room. If True, `place` would use no
         random numbers.
         """
+        self._share = Share.ALL
         free = self._free_nodes()
         if not free:
             return True
@@ -130,17 +149,28 @@ class ChainPlacement:
         # A replica on the writer's node comes first, and its forwarding is not limited by `sends_max`.
         return not most or home.free_nodes < stay or home.free_senders < stay - self._writer_holds_replica
 
+    def is_full_of_bulk(self, replicas: int) -> bool:
+        """Return whether too few nodes have bulk slots left for a chunk."""
+        useful = sum(len(rack.nodes) for rack in self.racks)
+        return useful - len(self._full_of_bulk) < min(replicas, useful)
+
     def _free_nodes(self) -> int:
         return sum([rack.free_nodes for rack in self.racks])
 
-    def place(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> PlacedChain | None:
-        """Find a chain for one chunk, without reserving it; None if there is not enough room now."""
+    def place(
+        self, writer: str | None, replicas: int, exclude: frozenset[str], share: Share = Share.ALL
+    ) -> PlacedChain | None:
+        """Find a chain for one chunk, without reserving it; None if there is not enough room in its share now."""
+        self._share = share
+        if share is Share.HALF and self.is_full_of_bulk(replicas):
+            return None
         at_writer = self.nodes.get(writer) if writer is not None else None
         home = at_writer.rack if at_writer is not None else self._home_of_a_stranger(exclude)
         if home is None:
             return None
         reach = self._reaches.of(at_writer, home, replicas, exclude)
-        if self._free_nodes() < reach.replicas:
+        one_more = share is Share.ONE_MORE
+        if self._free_nodes() < reach.replicas and not one_more:
             return None
         own = at_writer if self._may_hold_replica(at_writer, reach, exclude) else None
         other = self._roomiest_other(home) if reach.elsewhere else None
@@ -151,11 +181,13 @@ class ChainPlacement:
             if at_writer is None and not here:
                 continue
             away = reach.replicas - here
-            if away and home.free_senders < here - (own is not None):
+            if away and home.free_senders < here - (own is not None) and not one_more:
                 continue
             if here and away and reach.one_rack_is_enough and not self._one_rack_takes(away, home, other):
                 continue
             barred = {*exclude, at_writer.name} if at_writer is not None else set(exclude)
+            if share is Share.HALF:
+                barred |= self._full_of_bulk
             chain = PlacedChain([own] if own else [], [], [])
             if not self._pick(chain, home, here - len(chain.nodes), away > 0, barred):
                 continue
@@ -171,12 +203,15 @@ class ChainPlacement:
         """Return whether some rack except `home` can be reached and can take `count` replicas. `other`, which can
         be reached, is tried first.
         """
-        if other is not None and _takes_last(other) >= count:
+        if other is not None and self._takes_last(other) >= count:
             return True
         return any(
-            _takes_last(rack) >= count and rack is not home and self._open_way(home, rack) is not None
+            self._takes_last(rack) >= count and rack is not home and self._open_way(home, rack) is not None
             for rack in self.racks
         )
+
+    def _takes_last(self, rack: RackLoad) -> int:
+        return len(rack.nodes) if self._share is Share.ONE_MORE else _takes_last(rack)
 
     def _home_of_a_stranger(self, exclude: frozenset[str]) -> RackLoad | None:
         """Return the rack with the largest free share, where the chain of a writer outside the cluster begins."""
@@ -188,11 +223,14 @@ class ChainPlacement:
     def _may_hold_replica(self, at_writer: NodeLoad | None, reach: Reach, exclude: frozenset[str]) -> bool:
         if at_writer is None or not (reach.needs_writer or self._writer_holds_replica):
             return False
-        return at_writer.receiving < at_writer.slots and at_writer.name not in exclude
+        slots = at_writer.slots + (self._share is Share.ONE_MORE and at_writer.slots > 1)
+        if self._share is Share.HALF and at_writer.name in self._full_of_bulk:
+            return False
+        return at_writer.receiving < slots and at_writer.name not in exclude
 
     def _roomiest_other(self, home: RackLoad) -> RackLoad | None:
         """Return the rack with the largest free share among those to which links have a free stream now."""
-        best, best_share = None, 0.0
+        best, best_share = None, -1.0 if self._share is Share.ONE_MORE else 0.0
         for rack in self.racks:
             if rack.share > best_share and rack is not home and self._open_way(home, rack) is not None:
                 best, best_share = rack, rack.share
@@ -202,11 +240,14 @@ class ChainPlacement:
         """Return the route whose fullest link has the most free streams, not counting those in `used`; None if
         every route has a full link.
         """
-        best, most = None, 0
+        best, most = None, -1 if self._share is Share.ONE_MORE else 0
+        free = self._link_free
+        if self._share is Share.HALF:
+            free = [min(pair) for pair in zip(free, self._link_free_for_bulk, strict=True)]
         for way in self._ways[source.index][target.index]:
             spare = _NO_LIMIT
             for link in way:
-                left = self._link_free[link] - (used.count(link) if used else 0)
+                left = free[link] - (used.count(link) if used else 0)
                 if left < spare:
                     spare = left
             if spare > most:
@@ -228,7 +269,7 @@ class ChainPlacement:
 
     def _cross(self, chain: PlacedChain, home: RackLoad, rack: RackLoad, count: int, barred: set[str]) -> bool:
         """Add the last nodes of the chain, all in this rack; if impossible, leave the chain unchanged."""
-        if rack.free_nodes < count:
+        if rack.free_nodes < count and self._share is not Share.ONE_MORE:
             return False
         way, at_home = self._open_way(home, rack), len(chain.nodes)
         if way is None or not self._pick(chain, rack, count, False, barred):
@@ -239,11 +280,11 @@ class ChainPlacement:
 
     def _pick(self, chain: PlacedChain, rack: RackLoad, count: int, sends_on: bool, barred: set[str]) -> bool:
         """Add nodes of one rack. All must be able to send, except the last one if the chain ends with it."""
-        if rack.free_nodes < count:
+        if rack.free_nodes < count and self._share is not Share.ONE_MORE:
             return False
         for left in range(count, 0, -1):
             limit = self._sends_max if sends_on or left > 1 else _NO_LIMIT
-            node = rack.least_loaded(self._rng, barred, limit)
+            node = rack.least_loaded(self._rng, barred, limit, one_more=self._share is Share.ONE_MORE)
             if node is None:
                 return False
             barred.add(node.name)
@@ -276,6 +317,8 @@ class ChainPlacement:
         for node in chain.nodes:
             node.rack.take(node)
             node.assigned_s += chunk_bytes / node.bytes_s
+        if chain.bulk:
+            self._count_bulk(chain, 1)
         for sender in chain.senders:
             sender.rack.sends(sender, 1)
         for link in chain.links:
@@ -285,10 +328,22 @@ class ChainPlacement:
         """Release the chain's slots and streams. Its bytes still count in `assigned_s`: they stay on the disks."""
         for node in chain.nodes:
             node.rack.give_back(node)
+        if chain.bulk:
+            self._count_bulk(chain, -1)
         for sender in chain.senders:
             sender.rack.sends(sender, -1)
         for link in chain.links:
             self._link_free[link] += 1
+
+    def _count_bulk(self, chain: PlacedChain, more: int) -> None:
+        for node in chain.nodes:
+            node.bulk += more
+            if node.slots and node.bulk >= _half(node.slots):
+                self._full_of_bulk.add(node.name)
+            else:
+                self._full_of_bulk.discard(node.name)
+        for link in chain.links:
+            self._link_free_for_bulk[link] -= more
 
     def loads(self) -> Loads:
         streams = zip(self._link_streams.items(), self._link_free, strict=True)
@@ -299,7 +354,7 @@ class ChainPlacement:
 
     # -- taking over -----------------------------------------------------------------------------
 
-    def adopt(self, writer: str | None, names: Sequence[str]) -> PlacedChain:
+    def adopt(self, writer: str | None, names: Sequence[str], *, bulk: bool = False) -> PlacedChain:
         """Reserve a chain for a chunk that is already being written, even if there is no room. Unknown nodes are
         left out.
         """
@@ -307,7 +362,7 @@ class ChainPlacement:
         at_writer = self.nodes.get(writer) if writer is not None else None
         route = [at_writer, *nodes] if at_writer is not None and at_writer not in nodes else nodes
         links = [link for a, b in pairwise(route) for link in self._ways[a.rack.index][b.rack.index][0]]
-        chain = PlacedChain(nodes, route[:-1], links)
+        chain = PlacedChain(nodes, route[:-1], links, bulk)
         self.reserve(chain, 0)
         return chain
 
@@ -317,6 +372,10 @@ class ChainPlacement:
         level = fmean(given.values()) if given else 0.0
         for name, node in self.nodes.items():
             node.assigned_s = given.get(name, level)
+
+
+def _half(number: int) -> int:
+    return max(1, number // 2)
 
 
 def _takes_last(rack: RackLoad) -> int:

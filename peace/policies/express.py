@@ -21,6 +21,7 @@ from __future__ import annotations
 from random import Random
 
 from peacefs.protocol.limits import small_chunk_bytes_max
+from peacefs.protocol.values.write_classes import WriteClass
 from peacefs.topology.calibration import calibrate
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import MB
@@ -73,7 +74,7 @@ class ExpressPolicy(Policy):
         self._sends_max = sends_max
         self._with_slots = with_slots
         self._chains: dict[int, PlacedChain] = {}
-        self._in_flight: dict[str, int] = {}
+        self._in_flight: dict[tuple[str, bool], int] = {}
         self._lane = SmallLane(topology, rng, writer_holds_replica=writer_holds_replica)
         self._placement = self._placement_for(topology)
         self._order = WaitingOrder()
@@ -124,7 +125,8 @@ class ExpressPolicy(Policy):
         self._lane.use(topology)
         for grant in self.grants_in_flight:
             if grant.number in self._chains:
-                self._chains[grant.number] = self._placement.adopt(grant.writer, grant.chain)
+                bulk = self._chains[grant.number].bulk
+                self._chains[grant.number] = self._placement.adopt(grant.writer, grant.chain, bulk=bulk)
 
     def _take_over(self, grant: Grant) -> None:
         self._hold(grant, self._placement.adopt(grant.writer, grant.chain))
@@ -140,7 +142,7 @@ class ExpressPolicy(Policy):
             self._lane.give_back(grant)
             return
         self._placement.give_back(chain)
-        writer = grant.writer or grant.write_set
+        writer = grant.writer or grant.write_set, chain.bulk
         self._in_flight[writer] -= 1
         if not self._in_flight[writer]:
             del self._in_flight[writer]
@@ -151,25 +153,43 @@ class ExpressPolicy(Policy):
         self._take_in_changes()
         grants = self._admit_small()
         self._take_in_changes()
+        if not self._serve_overdue(now_s, grants):
+            return grants
+        self._take_in_changes()
         walk = self._order.walk(self._ahead_bytes())
-        nobody_refused, recruited = True, self._placement.recruited
+        refused, recruited = set[WriteClass](), self._placement.recruited
         for kind, pending in walk:
             while self._wants_more(pending) and (chain := self._place(pending)) is not None:
                 grants.append(self._reserve(pending, chain))
             if not self._wants_more(pending):
                 continue
-            if nobody_refused:
-                nobody_refused = False
+            if kind.write_class not in refused:
+                refused.add(kind.write_class)
                 if pending.refused_since_s is None:
                     pending.refused_since_s = now_s
-                if self._chains and now_s - pending.refused_since_s >= self._patience_s:
+                self._note_refused(kind, pending)
+                if self._is_overdue(pending, now_s):
                     break
             if self._placement.recruited != recruited:
                 recruited = self._placement.recruited
                 walk.take_up_again()
-            elif kind.plain and self._is_hopeless(pending):
+            elif kind.plain and self._is_hopeless(kind, pending):
                 walk.drop()
         return grants
+
+    def _is_overdue(self, pending: PendingSet, now_s: float) -> bool:
+        """Return whether a set has been refused for so long that no later set may be served."""
+        since_s = pending.refused_since_s
+        return bool(self._chains) and since_s is not None and now_s - since_s >= self._patience_s
+
+    def _serve_overdue(self, now_s: float, grants: list[Grant]) -> bool:
+        """Grant a chunk of a less urgent set that has waited too long. Return False if nobody else may be
+        served.
+        """
+        return True
+
+    def _note_refused(self, kind: WaitingKind, pending: PendingSet) -> None:
+        """Take note of the first set of a class that is refused in a walk."""
 
     def _take_in_changes(self) -> None:
         """Update the order with the sets that have changed since the last time."""
@@ -179,22 +199,31 @@ class ExpressPolicy(Policy):
                 self._order.remove(name)
                 self._small.discard(name)
                 continue
-            kind = WaitingKind(self._rack_of(pending), pending.write_set.replication, not pending.exclude)
-            self._order.put(pending, kind, _value(pending))
+            self._order.put(pending, self._kind(pending), self._value(pending))
             if pending.waiting and pending.next_bytes <= small_chunk_bytes_max:
                 self._small.add(name)
             else:
                 self._small.discard(name)
         self._changed.clear()
 
-    def _ahead_bytes(self) -> dict[str | None, int]:
+    def _value(self, pending: PendingSet) -> int:
+        """Return the rank of a set; the smallest is served first. Terms that are equal for all sets, or for all
+        sets of a rack, are left out.
+        """
+        asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
+        return pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
+
+    def _kind(self, pending: PendingSet) -> WaitingKind:
+        return WaitingKind(self._rack_of(pending), pending.write_set.replication, not pending.exclude)
+
+    def _ahead_bytes(self) -> dict[tuple[WriteClass, str | None], int]:
         """Return the head start of each rack's sets in bytes: the time that the links out of the rack need for all
         unfinished bytes of its writers, counted like waiting time.
         """
         leaves = self._bytes_s_out_of_rack
         return {
-            rack: round(AGE_BYTES_S * total / leaves[rack])
-            for rack, total in self._order.unfinished().items()
+            (write_class, rack): round(AGE_BYTES_S * total / leaves[rack])
+            for (write_class, rack), total in self._order.unfinished().items()
             if rack in leaves
         }
 
@@ -206,20 +235,25 @@ class ExpressPolicy(Policy):
         """Return whether the set has a chunk that could be granted if there were room."""
         return (
             bool(pending.waiting)
-            and self._in_flight.get(_writer_of(pending), 0) < self._chunks_per_writer
+            and self._in_flight.get((_writer_of(pending), self._is_bulk(pending)), 0) < self._chunks_per_writer
             and self._placement.can_place(pending.exclude)
         )
+
+    def _is_bulk(self, pending: PendingSet) -> bool:
+        """Return whether the set's chunks count against the bulk share."""
+        return False
 
     def _place(self, pending: PendingSet) -> PlacedChain | None:
         write_set = pending.write_set
         return self._placement.place(write_set.writer, write_set.replication, pending.exclude)
 
-    def _is_hopeless(self, pending: PendingSet) -> bool:
+    def _is_hopeless(self, kind: WaitingKind, pending: PendingSet) -> bool:
         """Return whether there is no room for any set of this kind."""
         write_set = pending.write_set
         return self._placement.is_hopeless(write_set.writer, write_set.replication)
 
     def _reserve(self, pending: PendingSet, chain: PlacedChain) -> Grant:
+        chain.bulk = self._is_bulk(pending)
         grant = self._ledger.grant(pending, [node.name for node in chain.nodes])
         self._changed[grant.write_set] = None
         self._placement.reserve(chain, grant.chunk_bytes)
@@ -228,7 +262,7 @@ class ExpressPolicy(Policy):
 
     def _hold(self, grant: Grant, chain: PlacedChain) -> None:
         self._chains[grant.number] = chain
-        writer = grant.writer or grant.write_set
+        writer = grant.writer or grant.write_set, chain.bulk
         self._in_flight[writer] = self._in_flight.get(writer, 0) + 1
 
     def _admit_small(self) -> list[Grant]:
@@ -246,14 +280,6 @@ class ExpressPolicy(Policy):
                 self._lane.reserve(grant)
                 grants.append(grant)
         return grants
-
-
-def _value(pending: PendingSet) -> int:
-    """Return the rank of a set; the smallest is served first. Terms that are equal for all sets, or for all sets
-    of a rack, are left out.
-    """
-    asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
-    return pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
 
 
 def _writer_of(pending: PendingSet) -> str:

@@ -83,6 +83,11 @@ class Policy(ABC):
         return True
 
     @property
+    def waiting_share(self) -> float | None:
+        """The share of the last minute in which urgent sets waited; None if the policy does not measure it."""
+        return None
+
+    @property
     def has_more(self) -> bool:
         """True if `handle` returned early to limit its duration and must be called again."""
         return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from peacefs.protocol.limits import small_chunk_bytes_max
+from peacefs.protocol.values.write_classes import WriteClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class WriteSet:
     `writer` is the writer's server, or None if it is outside the cluster; `exclude` are nodes that failed for it.
     `asked_s` is when the writer began to wait, if that was before the set is submitted. `more_bytes` is the
     expected size of later chunks of the same checkpoint. `begun`: whether the writer has already written some of
-    it.
+    it. `due_s` is when the next occurrence of the same write is expected, if that is known.
     """
 
     name: str
@@ -28,6 +29,8 @@ class WriteSet:
     asked_s: float | None = None
     more_bytes: int = 0
     begun: bool = False
+    write_class: WriteClass = WriteClass.BLOCKING
+    due_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ _LOOKS = 8
 
 class NodeLoad:
     """The load of one node. `receiving` and `sending` are numbers of streams. `assigned_s` is the time that its
-    disk needs for all bytes ever assigned to it; it decides between nodes with equally many streams.
+    disk needs for all bytes ever assigned to it; it decides between nodes with equally many streams. `bulk` of the
+    received streams are bulk writes.
     """
 
-    __slots__ = ("assigned_s", "bytes_s", "name", "place", "rack", "receiving", "sending", "slots")
+    __slots__ = ("assigned_s", "bulk", "bytes_s", "name", "place", "rack", "receiving", "sending", "slots")
 
     def __init__(self, name: str, rack: RackLoad, slots: int, bytes_s: float) -> None:
         self.name = name
@@ -25,6 +26,7 @@ class NodeLoad:
         self.slots = slots
         self.bytes_s = bytes_s
         self.receiving = 0
+        self.bulk = 0
         self.sending = 0
         self.assigned_s = 0.0
         self.place = -1
@@ -33,9 +35,9 @@ class NodeLoad:
 class RackLoad:
     """The nodes of one rack that have slots, indexed by load for ChainPlacement and FlowScheduler.
 
-    Invariant: a node with a free slot is in bucket `receiving`, at index `place`; other nodes are in no bucket.
-    `share` is the free share of all slots. `free_senders` of the `free_nodes` send less than `sends_max`
-    streams.
+    Invariant: a node with a free slot is in bucket `receiving`, at index `place`; a node with several slots that
+    are exactly used is in `full`; other nodes are in no list. `share` is the free share of all slots.
+    `free_senders` of the `free_nodes` send less than `sends_max` streams.
     """
 
     __slots__ = (
@@ -43,6 +45,7 @@ class RackLoad:
         "free_nodes",
         "free_senders",
         "free_slots",
+        "full",
         "index",
         "name",
         "nodes",
@@ -57,6 +60,7 @@ class RackLoad:
         self.sends_max = sends_max
         self.nodes: list[NodeLoad] = []
         self.buckets: list[list[NodeLoad]] = []
+        self.full: list[NodeLoad] = []
         self.slots = 0
         self.free_slots = 0
         self.free_nodes = 0
@@ -71,26 +75,25 @@ class RackLoad:
         while len(self.buckets) < node.slots:
             self.buckets.append([])
         self._count_free(max(0, node.slots - node.receiving))
-        if node.receiving < node.slots:
-            self._enter(node)
+        self._enter(node)
 
     def take(self, node: NodeLoad) -> None:
-        """Take one slot of the node. It may exceed its slots only with streams from when it had more slots."""
+        """Count one stream to the node. It has more streams than slots if it had more slots before, or if a small
+        set was let pass.
+        """
+        self._leave(node)
         if node.receiving < node.slots:
-            self._leave(node)
             self._count_free(-1)
         node.receiving += 1
-        if node.receiving < node.slots:
-            self._enter(node)
+        self._enter(node)
 
     def give_back(self, node: NodeLoad) -> None:
         assert node.receiving > 0
-        if node.receiving < node.slots:
-            self._leave(node)
+        self._leave(node)
         node.receiving -= 1
         if node.receiving < node.slots:
             self._count_free(1)
-            self._enter(node)
+        self._enter(node)
 
     def sends(self, node: NodeLoad, more: int) -> None:
         """Count one sent stream more (1) or less (-1)."""
@@ -105,6 +108,14 @@ class RackLoad:
         self.share = self.free_slots / self.slots
 
     def _enter(self, node: NodeLoad) -> None:
+        if node.receiving > node.slots or not node.slots:
+            return
+        if node.receiving == node.slots:
+            if node.slots == 1:
+                return
+            node.place = len(self.full)
+            self.full.append(node)
+            return
         bucket = self.buckets[node.receiving]
         node.place = len(bucket)
         bucket.append(node)
@@ -112,19 +123,25 @@ class RackLoad:
         self.free_senders += node.sending < self.sends_max
 
     def _leave(self, node: NodeLoad) -> None:
-        bucket = self.buckets[node.receiving]
-        last = bucket.pop()
-        if last is not node:
-            bucket[node.place] = last
-            last.place = node.place
+        if node.receiving > node.slots or not node.slots:
+            return
+        if node.receiving == node.slots:
+            if node.slots == 1:
+                return
+            _take_out(self.full, node)
+            return
+        _take_out(self.buckets[node.receiving], node)
         self.free_nodes -= 1
         self.free_senders -= node.sending < self.sends_max
 
-    def least_loaded(self, rng: Random, barred: set[str], sends_below: int) -> NodeLoad | None:
+    def least_loaded(
+        self, rng: Random, barred: set[str], sends_below: int, *, one_more: bool = False
+    ) -> NodeLoad | None:
         """Return the node with the fewest streams that has a free slot, is not barred and sends less than
-        `sends_below` streams. Of up to `_LOOKS` such nodes, it has the smallest `assigned_s`.
+        `sends_below` streams. Of up to `_LOOKS` such nodes, it has the smallest `assigned_s`. With `one_more`, if
+        there is none, return such a node whose slots are exactly used.
         """
-        for bucket in self.buckets:
+        for bucket in [*self.buckets, self.full] if one_more else self.buckets:
             n = len(bucket)
             if not n:
                 continue
@@ -142,3 +159,11 @@ class RackLoad:
             if best is not None:
                 return best
         return None
+
+
+def _take_out(nodes: list[NodeLoad], node: NodeLoad) -> None:
+    """Remove a node from the list it is in. The last node of the list takes its place."""
+    last = nodes.pop()
+    if last is not node:
+        nodes[node.place] = last
+        last.place = node.place

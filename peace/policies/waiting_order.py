@@ -14,18 +14,22 @@ from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 
+from peacefs.protocol.values.write_classes import WriteClass
+
 from .ledger import PendingSet
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingKind:
     """Sets with writers in the same rack (None: outside the cluster) and the same replication. `plain`: no node is
-    excluded.
+    excluded. Sets of a more urgent class are served first. `small` sets may be placed where others may not.
     """
 
     rack: str | None
     replication: int
     plain: bool
+    write_class: WriteClass = WriteClass.BLOCKING
+    small: bool = False
 
 
 @dataclass(slots=True)
@@ -51,7 +55,7 @@ class WaitingOrder:
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self._lists: dict[WaitingKind, list[_Listed]] = {}
-        self._unfinished: dict[str | None, int] = {}
+        self._unfinished: dict[tuple[WriteClass, str | None], int] = {}
 
     def put(self, pending: PendingSet, kind: WaitingKind, value: int) -> None:
         """Add or update a set. Of sets with equal values the older one is first."""
@@ -59,7 +63,8 @@ class WaitingOrder:
         self.remove(name)
         entry = _Entry(kind, value, pending, pending.unfinished_bytes)
         self._entries[name] = entry
-        self._unfinished[kind.rack] = self._unfinished.get(kind.rack, 0) + entry.unfinished_bytes
+        place = kind.write_class, kind.rack
+        self._unfinished[place] = self._unfinished.get(place, 0) + entry.unfinished_bytes
         if pending.waiting:
             insort(self._lists.setdefault(kind, []), (*entry.key, pending))
 
@@ -68,10 +73,10 @@ class WaitingOrder:
         entry = self._entries.pop(name, None)
         if entry is None:
             return
-        rack = entry.kind.rack
-        self._unfinished[rack] -= entry.unfinished_bytes
-        if not self._unfinished[rack]:
-            del self._unfinished[rack]
+        place = entry.kind.write_class, entry.kind.rack
+        self._unfinished[place] -= entry.unfinished_bytes
+        if not self._unfinished[place]:
+            del self._unfinished[place]
         listed = self._lists.get(entry.kind, [])
         at = bisect_left(listed, entry.key, key=_key)
         if at < len(listed) and _key(listed[at]) == entry.key:
@@ -79,13 +84,17 @@ class WaitingOrder:
             if not listed:
                 del self._lists[entry.kind]
 
-    def unfinished(self) -> Mapping[str | None, int]:
-        """Return the bytes, waiting or in flight, of all sets of each rack's writers."""
+    def unfinished(self) -> Mapping[tuple[WriteClass, str | None], int]:
+        """Return the bytes, waiting or in flight, of all sets of each class and each rack's writers."""
         return self._unfinished
 
-    def walk(self, less: Mapping[str | None, int]) -> Walk:
-        """Iterate over the waiting sets, smallest value first, where the values of a rack are reduced by `less`.
-        Sets must not be put or removed during the walk.
+    def waits(self, write_class: WriteClass) -> bool:
+        """Return whether a set of this class, or of a more urgent one, has waiting chunks."""
+        return any(kind.write_class <= write_class for kind in self._lists)
+
+    def walk(self, less: Mapping[tuple[WriteClass, str | None], int]) -> Walk:
+        """Iterate over the waiting sets by class, then smallest value first, where the values of a class and rack
+        are reduced by `less`. Sets must not be put or removed during the walk.
         """
         return Walk(self._lists, less)
 
@@ -93,29 +102,31 @@ class WaitingOrder:
 class Walk:
     """Iterates over all waiting sets, except those of dropped kinds."""
 
-    def __init__(self, lists: Mapping[WaitingKind, list[_Listed]], less: Mapping[str | None, int]) -> None:
+    def __init__(
+        self, lists: Mapping[WaitingKind, list[_Listed]], less: Mapping[tuple[WriteClass, str | None], int]
+    ) -> None:
         self._lists = lists
-        self._less = {kind: less.get(kind.rack, 0) for kind in lists}
+        self._less = {kind: less.get((kind.write_class, kind.rack), 0) for kind in lists}
         self._dropped: list[WaitingKind] = []
         kinds = list(lists)
-        #: One cursor per list: value and order of its next entry, number of its kind, index of the entry.
+        #: One cursor per list: class, value and order of its next entry, number of its kind, index of the entry.
         self._kinds = kinds
         self._heads = [self._head(number, 0) for number in range(len(kinds))]
         heapify(self._heads)
-        self._current: tuple[int, int] | None = None
+        self._current: tuple[WriteClass, int, int] | None = None
         self._is_dropped = False
 
-    def _head(self, number: int, at: int) -> tuple[int, int, int, int]:
+    def _head(self, number: int, at: int) -> tuple[WriteClass, int, int, int, int]:
         kind = self._kinds[number]
         value, order, _ = self._lists[kind][at]
-        return value - self._less[kind], order, number, at
+        return kind.write_class, value - self._less[kind], order, number, at
 
     def __iter__(self) -> Iterator[tuple[WaitingKind, PendingSet]]:
         while self._heads:
-            value, order, number, at = self._heads[0]
+            write_class, value, order, number, at = self._heads[0]
             kind = self._kinds[number]
             listed = self._lists[kind]
-            self._current, self._is_dropped = (value, order), False
+            self._current, self._is_dropped = (write_class, value, order), False
             yield kind, listed[at][2]
             if self._is_dropped:
                 self._dropped.append(kind)
@@ -131,9 +142,12 @@ class Walk:
     def take_up_again(self) -> None:
         """Stop skipping: return sets of dropped kinds again, from the current position on."""
         assert self._current is not None
+        current_class, *current = self._current
         for kind in self._dropped:
+            if kind.write_class < current_class:
+                continue
             listed, less = self._lists[kind], self._less[kind]
-            at = bisect_right(listed, self._current, key=partial(_counting, less))
+            at = bisect_right(listed, tuple(current), key=partial(_counting, less))
             if at < len(listed):
                 heappush(self._heads, self._head(self._kinds.index(kind), at))
         self._dropped.clear()

@@ -58,7 +58,7 @@ def _jobs_on_disks(topology: Topology, arrivals: Sequence[Arrival], client: Rate
         _Job(
             arrival.at_s,
             arrival.write_set.replication * sum(arrival.write_set.chunks) / rate,
-            _alone_s(topology, arrival.write_set, client),
+            alone_s(topology, arrival.write_set, client),
         )
         for arrival in arrivals
     ]
@@ -74,14 +74,14 @@ def _jobs_out_of_racks(topology: Topology, arrivals: Sequence[Arrival], client: 
             _Job(
                 arrival.at_s,
                 sum(arrival.write_set.chunks) / rate if arrival.write_set.replication > 1 else 0.0,
-                _alone_s(topology, arrival.write_set, client),
+                alone_s(topology, arrival.write_set, client),
             )
             for arrival in arrivals
             if (writer := arrival.write_set.writer) is not None and topology.servers[writer].rack == rack
         ]
 
 
-def _alone_s(topology: Topology, write_set: WriteSet, client: RateCurve) -> float:
+def alone_s(topology: Topology, write_set: WriteSet, client: RateCurve) -> float:
     """Return the minimum time of the set in a cluster without other load."""
     stream = min(client.rate(1), max(server.disk.rate(1) for server in topology.servers.values()))
     together = min(client.best_rate, len(write_set.chunks) * stream)

@@ -11,6 +11,7 @@ from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.peace.policies.interface import Policy
 from peacefs.peace.policies.paper import PaperPolicy
 from peacefs.peace.policies.random import RandomPolicy
+from peacefs.peace.policies.timely import TimelyPolicy
 from peacefs.protocol.errors import Unsupported
 from peacefs.topology.calibration import calibrate
 from peacefs.topology.graph import Streams
@@ -74,6 +75,7 @@ POLICIES: dict[str, MakePolicy] = {
     "paper-5": paper_policy(5),
     "flow": flow_policy,
     "express": ExpressPolicy,
+    "timely": TimelyPolicy,
 }
 
 #: "paper-3" and "paper-5" are two interpretations of the paper's own cluster and are not used for others.

@@ -30,7 +30,7 @@ def simulate(
         typer.Argument(
             metavar="SCENARIO",
             show_default=False,
-            help="figure10, staggered, slow-node, mixed, large or nic-bound.",
+            help="figure10, staggered, slow-node, mixed, large, nic-bound or periodic.",
         ),
     ],
     seeds: Annotated[
@@ -40,7 +40,7 @@ def simulate(
             metavar="N",
             min=1,
             max=simulated_seeds_max,
-            help="Number of runs to average. [default: 20]",
+            help="Number of runs to average. [default: 20; of periodic 2]",
         ),
     ] = None,
     policies: Annotated[
@@ -48,8 +48,8 @@ def simulate(
         typer.Option(
             "--policy",
             metavar="POLICY",
-            help="random, paper, paper-3, paper-5, flow or express; may be repeated. "
-            "[default: the scenario's own]",
+            help="random, paper, paper-3, paper-5, flow, express or timely; of periodic also sinbad, sincronia, "
+            "deadline or reserving; may be repeated. [default: the scenario's own]",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Only the rows, as JSON, on stdout.")] = False,
@@ -61,8 +61,14 @@ def simulate(
     """Simulate placement policies.
 
     "From request" is from when a set is asked for until it is written, "span" from its first grant; both are means
-    over all sets. No policy can beat the bounds.
+    over all sets. No policy can beat the bounds. periodic shows how many times as long checkpoints that come back
+    take as alone in the cluster, under several loads.
     """
+    if scenario == "periodic":
+        from .periodic_command import run_periodic_command
+
+        run_periodic_command(seeds, policies or (), picture, as_json=as_json)
+        return
     from .simulate_command import SimulateOptions, run_simulate
 
     run_simulate(SimulateOptions(scenario, seeds, policies or (), as_json, picture))
@@ -85,7 +91,7 @@ def plan(
         ),
     ] = 1,
     policy: Annotated[
-        str, typer.Option("--policy", help="random, paper, paper-3, paper-5, flow or express.")
+        str, typer.Option("--policy", help="random, paper, paper-3, paper-5, flow, express or timely.")
     ] = "express",
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same plan.")] = 0,
     topology_file: Annotated[

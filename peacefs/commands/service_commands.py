@@ -143,9 +143,11 @@ def run_coordinator(
     policy: Annotated[
         str,
         typer.Option(
-            "--policy", metavar="NAME", help="Policy that decides where and when: express, paper, random or flow."
+            "--policy",
+            metavar="NAME",
+            help="Policy that decides where and when: timely, express, paper, random or flow.",
         ),
-    ] = "express",
+    ] = "timely",
     audit_log: Annotated[
         Path | None,
         typer.Option(

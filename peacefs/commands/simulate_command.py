@@ -43,7 +43,7 @@ def run_simulate(options: SimulateOptions) -> None:
     Raises BadParameter for an unknown scenario or policy, and Unsupported if an extra is missing, before anything
     is simulated.
     """
-    _check("scenario", [options.scenario], SCENARIOS)
+    _check("scenario", [options.scenario], (*SCENARIOS, "periodic"))
     _check("policy", options.policies, POLICIES)
     if options.picture is not None:
         from .comparison_picture import require_matplotlib

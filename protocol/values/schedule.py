@@ -25,6 +25,8 @@ class QueuedSet:
     chunks_in_flight: int
     age_s: float
     expected_start_s: float
+    #: blocking, due or bulk.
+    write_class: str = "blocking"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class ShownGrant:
     #: Deprecated: the old name of `idle`, for one release.
     trickles: bool
     root: str | None
+    write_class: str = "blocking"
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,51 @@ class CheckpointReads:
     longest_wait_s: float
     at_datanode: dict[str, int]
     leaves_total: int
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """A write that comes back. `root` is a checkpoint, a unit or a directory; `write_class` is blocking, due or
+    bulk.
+
+    `period_s` is the median time between occurrences, and `spread_s` the median difference from it. `next_in_s` is
+    when the next occurrence is expected. `bytes` is the median size of an occurrence, and `bytes_max` the largest
+    of the last ones. `duration_s` is the median time from the first to the last write of an occurrence.
+    """
+
+    root: str
+    write_class: str
+    period_s: float
+    spread_s: float
+    next_in_s: float
+    bytes: int
+    bytes_max: int
+    duration_s: float
+    occurrences: int
+
+
+@dataclass(frozen=True)
+class Recurrences:
+    """The recurrences that are known, those that are expected next first. `watched` is the number of roots and
+    classes that are watched, including those that have not come back regularly. `waiting_share` is the share of
+    the last minute in which urgent writes waited, and None if the policy does not measure it.
+    """
+
+    watched: int
+    waiting_share: float | None
+    recurrences: list[Recurrence]
+
+
+@dataclass(frozen=True)
+class ProposedPhase:
+    """When a writer with a period should write: whenever the Unix time is `phase_s` more than a multiple of
+    `period_s`, for the next time in `next_in_s`.
+    """
+
+    root: str
+    period_s: float
+    phase_s: float
+    next_in_s: float
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Final
 
 from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.new_file import NewFile
+from peacefs.protocol.values.write_classes import parse_write_class
 
 from .attribute_requests import ATTRIBUTE_OPERATIONS
 from .delegation_requests import CancelDelegationToken, GetDelegationToken, RenewDelegationToken
@@ -149,6 +150,7 @@ class Create(Redirected):
             block_bytes=query.integer("blocksize", 0, 1),
             create_parent=query.boolean("createparent", True),
             unmasked=unmasked(query),
+            write_class=_write_class(query),
         )
         return cls(path, user, *_redirection(query), file)
 
@@ -158,6 +160,12 @@ class Append(Redirected):
     @classmethod
     def read(cls, path: str, user: str, query: RequestQuery) -> Append:
         return cls(path, user, *_redirection(query))
+
+
+def _write_class(query: RequestQuery) -> str:
+    """Return the class of `writeclass`, which stock clients do not send. Raises BadRequest for an unknown one."""
+    word = (query.text("writeclass") or "").lower()
+    return parse_write_class(word).word if word else ""
 
 
 def unmasked(query: RequestQuery) -> int | None:

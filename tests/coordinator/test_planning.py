@@ -323,3 +323,19 @@ def test_the_process_reads_a_task_and_writes_a_plan() -> None:
     (assignment,) = json.loads(done.stdout)["plan"]["assignments"]
     assert assignment["pipeline"] == ["a"]
     assert done.stderr == b""
+
+
+def test_each_operation_of_rest_is_described_and_in_a_group(two_racks: Play) -> None:
+    """Calls of our own clients are in a group of their own, and no operation of people is."""
+    app = build_rest(cast(Files, Mock()), status_sources(two_racks))
+    described = app.openapi()
+    groups = {each["name"] for each in described["tags"]}
+    for path, operations in described["paths"].items():
+        for operation in operations.values():
+            (group,) = operation["tags"]
+            assert group in groups
+            assert operation.get("description"), path
+    group_by_path = {path: next(iter(each.values()))["tags"][0] for path, each in described["paths"].items()}
+    assert group_by_path["/v1/plan"] == group_by_path["/v1/schedule/recurrences"] == "scheduling"
+    assert group_by_path["/v1/files/complete"] == group_by_path["/v1/topology/probes"] == "internal"
+    assert group_by_path["/v1/files/truncate"] == group_by_path["/v1/fsck"] == "files"

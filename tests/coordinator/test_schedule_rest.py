@@ -27,13 +27,16 @@ from peacefs.protocol.tokens import FileWrite, Signer
 SIGNER = Signer(b"a secret of the tests")
 
 
-def token(replication: int = 3, expires_s: float = 1e12) -> str:
-    return SIGNER.sign(
-        FileWrite(
-            expires_s,
-            NewFile(path="/file", user="me", replication=replication, block_bytes=4 * MIB, request_id="r"),
-        )
+def token(replication: int = 3, expires_s: float = 1e12, path: str = "/file", write_class: str = "") -> str:
+    file = NewFile(
+        path=path,
+        user="me",
+        replication=replication,
+        block_bytes=4 * MIB,
+        request_id="r",
+        write_class=write_class,
     )
+    return SIGNER.sign(FileWrite(expires_s, file))
 
 
 class Asked:
@@ -41,6 +44,7 @@ class Asked:
 
     def __init__(self, play: Play) -> None:
         core = play.core
+        self.play = play
         self.scheduling = core.scheduling
         metadata = store_in_memory()
         context = OperationContext(
@@ -54,6 +58,7 @@ class Asked:
             monotonic=lambda: play.now_s,
         )
         files = Files(context)
+        self.schedule = files.schedule
         app = build_rest(files, status_sources(play))
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
 
@@ -157,3 +162,25 @@ def test_completions_that_come_twice_or_from_a_stranger_give_nothing_back_twice(
     assert (shown["grants_in_flight"], shown["chunks_waiting"]) == (1, 0)
     asked.scheduling.ended(2.0, grant.nodes[0], grant.chunk, completed=True, length=MIB)
     assert asked.shown()["grants_in_flight"] == 1
+
+
+def test_recurrences_are_shown_with_the_periods_by_which_files_were_written(asked: Asked) -> None:
+    for number in range(8):
+        asked.play.now_s = 1000.0 + 10 * number
+        for name, size in (("offsets", 100), ("commits", 28)):
+            asked.schedule.created(NewFile(path=f"/q/{name}/{number}", user="me"), size)
+    answer = asked.ask("GET", "/v1/schedule/recurrences").json()
+    assert answer["watched"] == 1 and answer["waiting_share"] == 0.0
+    (shown,) = answer["recurrences"]
+    assert shown["root"] == "/q" and shown["write_class"] == "blocking" and shown["occurrences"] == 8
+    assert shown["period_s"] == pytest.approx(10.0) and shown["next_in_s"] == pytest.approx(10.0)
+    assert shown["bytes"] == shown["bytes_max"] == 128
+
+
+def test_the_class_of_a_set_is_that_of_its_path_or_its_writers_word(asked: Asked) -> None:
+    asked.state([[0, 4 * MIB]], name="w/plain")
+    asked.state([[0, 4 * MIB]], name="w/delta", token=token(path="/q/state/0/1/.5.delta.tmp"))
+    asked.state([[0, 4 * MIB]], name="w/stated", token=token(write_class="due"))
+    shown = asked.shown()
+    classes = {each["write_set"]: each["write_class"] for each in (*shown["queue"], *shown["grants"])}
+    assert classes == {"http w/plain": "bulk", "http w/delta": "blocking", "http w/stated": "due"}

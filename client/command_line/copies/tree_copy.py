@@ -11,6 +11,7 @@ from peacefs.client.command_line.descent import Descent, descend
 from peacefs.client.command_line.progress import TransferProgress, transfer_progress
 from peacefs.client.command_line.session import FilePlace, Session
 from peacefs.client.control.values import FileStatus
+from peacefs.protocol.values.write_classes import WriteClass
 
 from .copying import copy
 
@@ -97,7 +98,11 @@ class _Transfer:
         with (
             source.files.open(source.path) as opened,
             goal.files.open_for_writing(
-                goal.path, overwrite=self._style.force, make_parents=False, permission=found.permission
+                goal.path,
+                overwrite=self._style.force,
+                make_parents=False,
+                permission=found.permission,
+                write_class=WriteClass.BULK.word,
             ) as sink,
         ):
             copy(opened, sink, self._progress)

@@ -17,6 +17,7 @@ from peacefs.client.control.values import FileStatus
 from peacefs.client.file_objects import FileSink
 from peacefs.protocol.errors import FileNotFound, PathIsDirectory
 from peacefs.protocol.limits import fast_lane_bytes_max
+from peacefs.protocol.values.write_classes import WriteClass
 
 from .copying import copy
 from .transfers import FileCopy, TransferOutcome, Transfers, TransferStyle
@@ -114,7 +115,11 @@ class _Upload:
 
     def _sink(self, place: FilePlace, *, overwrite: bool) -> FileSink:
         return place.files.open_for_writing(
-            place.path, overwrite=overwrite, make_parents=False, block_bytes=self._style.block_bytes
+            place.path,
+            overwrite=overwrite,
+            make_parents=False,
+            block_bytes=self._style.block_bytes,
+            write_class=WriteClass.BULK.word,
         )
 
     def _file(self, local: Path, size: int, place: FilePlace, there: FileStatus | None, *, in_tree: bool) -> None:

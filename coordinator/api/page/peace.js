@@ -2,10 +2,20 @@
 
 import { badge, h, show, table, tiles } from "./dom.js";
 import { count, seconds, size } from "./format.js";
-import { ago, timeline, topology } from "./charts.js";
+import { ago, bars, timeline, topology } from "./charts.js";
 import { ask, Refused } from "./session.js";
 
-const POLICIES = ["random", "paper", "paper-3", "paper-5", "flow", "express"];
+// Each policy, and what it does.
+const POLICIES = {
+  random: "Every chunk at once, at random nodes, as HDFS does. Chunks share disks and links, so all end late.",
+  paper: "Algorithm 1 of the SGuard paper: steps, with one path for each replica. A step waits for its slowest chunks.",
+  "paper-3": "Algorithm 1 with three chunks at a time across racks: fewer chunks share the links.",
+  "paper-5": "Algorithm 1 with five chunks at a time across racks: more chunks at once, each slower.",
+  flow: "Steps like Algorithm 1, each planned as a whole by minimum cost flow.",
+  express: "A chunk starts as soon as its whole pipeline has room; the set with the fewest remaining bytes is first.",
+  timely: "The default: express, but bulk writes come last and small checkpoints pass. All writers here are equally urgent, so it plans as express.",
+};
+const USUAL = ["random", "paper", "flow", "express", "timely"];
 
 export function open(shell) {
   const live = h("div", { id: "peace" });
@@ -21,7 +31,7 @@ export function open(shell) {
   return () => abort.abort();
 }
 
-function page({ schedule, network, with_room, waiting, spans, span_s }) {
+function page({ schedule, network, with_room, waiting, spans, span_s, recurrences }) {
   const times = schedule.waiting_times;
   return [
     tiles([
@@ -50,6 +60,12 @@ function page({ schedule, network, with_room, waiting, spans, span_s }) {
         cells: [queued.root ?? queued.write_set, queued.writer ?? queued.host ?? "outside", queued.chunks_waiting, size(queued.bytes_waiting), seconds(queued.age_s),
           seconds(queued.expected_start_s), seconds(waiting[number]?.expected_end_s), waiting[number]?.why ?? ""],
       })), "Nothing waits.")),
+    h("section", { key: "recurrences" }, h("h2", null, "What comes back"), table("Writes that come back, and when",
+      [["Root", "name"], "Class", ["Every", "number"], ["Next in", "number"], ["Spread", "number"], ["Size", "number"], ["Takes", "number"], ["Times", "number"]],
+      recurrences.recurrences.map((each) => ({
+        key: `${each.root} ${each.write_class}`,
+        cells: [each.root, each.write_class, seconds(each.period_s), seconds(each.next_in_s), seconds(each.spread_s), size(each.bytes), seconds(each.duration_s), each.occurrences],
+      })), "Nothing has come back regularly.")),
     h("section", { key: "line" }, h("h2", null, "The last minutes"), lastMinutes(network, spans, span_s)),
   ];
 }
@@ -66,9 +82,25 @@ function lastMinutes(network, spans, span_s) {
     title: `${each.write_set}, grant ${each.number}: ${each.to_s === null ? "under way" : `${size(each.bytes)} in ${seconds(each.from_s - each.to_s)}`}, through ${each.nodes.join(", ")}`,
   }))]);
   return [
+    loadOfAMinute(spans),
     h("p", { class: "dim" }, "Each bar is a grant: blue when it was written, amber while it is, red when nothing came of it."),
     timeline(`Grants of each datanode in the last ${seconds(span)}`, rows, [-span, 0], ago),
   ];
+}
+
+// The bytes of large chunks in each two seconds of the last minute, if each chunk was written at an even rate.
+function loadOfAMinute(spans) {
+  const step = 2;
+  const loads = Array.from({ length: 60 / step }, (_, number) => {
+    const begin = -60 + number * step;
+    const bytes = spans.reduce((sum, each) => {
+      const to = each.to_s === null ? 0 : -each.to_s;
+      const shared = Math.min(to, begin + step) - Math.max(-each.from_s, begin);
+      return shared > 0 && each.to_s !== null ? sum + (each.bytes * shared) / Math.max(0.1, to + each.from_s) : sum;
+    }, 0);
+    return [ago(begin), bytes / step];
+  });
+  return bars("Large chunks written per second, over the last minute", loads, (value) => `${size(value)} a second`);
 }
 
 // -- dry runs ------------------------------------------------------------------------------------
@@ -79,7 +111,7 @@ function dryRun(plans, view, shell, signal) {
   const submitted = async (event) => {
     event.preventDefault();
     const { elements } = event.target;
-    const chosen = POLICIES.filter((policy) => elements[policy].checked);
+    const chosen = Object.keys(POLICIES).filter((policy) => elements[policy].checked);
     const values = Object.fromEntries(["writers", "chunks", "replication"].map((name) => [name, Number(elements[name].value)]));
     const button = elements.plan;
     button.disabled = true;
@@ -96,8 +128,8 @@ function dryRun(plans, view, shell, signal) {
   return h("section", { "aria-labelledby": "dry" }, h("h2", { id: "dry" }, "Dry run"),
     h("p", { class: "dim" }, "Where each policy would place the chunks of some writers in this cluster if it were idle, and when. Nothing is reserved."),
     h("form", { class: "plain", onsubmit: submitted },
-      h("fieldset", null, h("legend", null, "Policies"), POLICIES.map((policy) =>
-        h("label", null, h("input", { type: "checkbox", name: policy, checked: policy === "random" || policy === "express" || policy === "paper" }), policy))),
+      h("fieldset", null, h("legend", null, "Policies"), Object.keys(POLICIES).map((policy) =>
+        h("label", null, h("input", { type: "checkbox", name: policy, checked: USUAL.includes(policy) }), policy))),
       number("writers", "Writers", "4", "64"), number("chunks", "Chunks of 64 MiB each", "4", "64"), number("replication", "Replicas", "3", "16"),
       h("label", null, "Writers are", h("select", { name: "place" }, h("option", { value: "on" }, "on datanodes"), h("option", { value: "outside" }, "outside"))),
       h("button", { name: "plan" }, "Plan")));
@@ -111,10 +143,14 @@ async function run(plans, view, chosen, { writers, chunks, replication }, place,
   const results = [];
   const draw = (under) => show(plans, h("section", { "aria-labelledby": "planned" }, h("h2", { id: "planned" }, "Plans side by side"),
     h("p", { role: "status" }, under ? `Planning with ${under}.` : `${count(results.length, "policy", "policies")} compared.`),
-    table("How long each would take", ["Policy", ["All written after", "number"], ["First done after", "number"], ["Without a place", "number"], "Remark"], results.map(({ policy, plan, error }) => ({
-      key: policy,
-      cells: [policy, plan ? seconds(end(plan)) : "", plan?.assignments.length ? seconds(Math.min(...plan.assignments.map((each) => each.end_s))) : "", plan?.unplaced.length ?? "", error ?? ""],
-    })), "Nothing yet."),
+    table("How long each would take", ["Policy", ["First writer done", "number"], ["Mean of writers", "number"], ["Last writer done", "number"], ["Without a place", "number"], "What it does"], results.map(({ policy, plan, error }) => {
+      const done = plan ? ends(plan) : [];
+      return {
+        key: policy,
+        cells: [policy, done.length ? seconds(Math.min(...done)) : "", done.length ? seconds(done.reduce((sum, each) => sum + each, 0) / done.length) : "", plan ? seconds(end(plan)) : "",
+          plan?.unplaced.length ?? "", error ?? POLICIES[policy]],
+      };
+    }), "Nothing yet."),
     results.filter(({ plan }) => plan?.assignments.length).map(({ policy, plan }) => drawn(policy, plan, servers, Math.max(...results.map((each) => (each.plan ? end(each.plan) : 0)))))));
   for (const policy of chosen) {
     draw(policy);
@@ -126,6 +162,13 @@ async function run(plans, view, chosen, { writers, chunks, replication }, place,
     }
   }
   draw(null);
+}
+
+// When each writer has written its last chunk.
+function ends(plan) {
+  const done = new Map();
+  for (const each of plan.assignments) done.set(each.request, Math.max(done.get(each.request) ?? 0, each.end_s));
+  return [...done.values()];
 }
 
 function end(plan) {

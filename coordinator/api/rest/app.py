@@ -18,6 +18,8 @@ from starlette.requests import ClientDisconnect
 
 import peacefs
 from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.operations.phases import PhaseService
+from peacefs.coordinator.side_process.phase_planner import PhasePlanner
 from peacefs.coordinator.side_process.planner import Planner
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, remote_exception
 from peacefs.protocol.limits import MIB
@@ -31,7 +33,7 @@ from .docs_page import add_docs_page
 from .files import file_routes
 from .network import network_routes, probing_routes
 from .openapi import complete_description
-from .schedule import schedule_routes
+from .schedule import phase_routes, schedule_routes
 from .status import StatusSources, datanode_routes, status_routes
 from .trees import tree_routes
 from .web_page import PAGE_PREFIX, add_web_page
@@ -90,6 +92,8 @@ def build_rest(files: Files, sources: StatusSources) -> FastAPI:
     app.include_router(tree_routes(files))
     app.include_router(chunk_routes(files.explanations, for_superusers))
     app.include_router(schedule_routes(lambda: files.schedule, lambda: files.recovery, for_superusers, viewing))
+    phases = PhaseService(PhasePlanner().plan, cluster.topology, files.schedule.wall_s)
+    app.include_router(phase_routes(phases, viewing))
     app.include_router(network_routes(cluster, Planner(), viewing))
     app.include_router(probing_routes(files.probing, for_superusers))
     app.add_middleware(

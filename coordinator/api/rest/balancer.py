@@ -45,6 +45,7 @@ def add_balancer_routes(
 
     @app.get("/v1/balancer")
     async def status() -> BalanceStatus:
+        """Return the run under way, or the last one."""
         return _status(cluster)
 
     @app.post("/v1/balancer", dependencies=[for_superusers])

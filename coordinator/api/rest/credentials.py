@@ -32,6 +32,7 @@ def add_credential_routes(
 
     @router.get("/credentials")
     async def all_credentials() -> list[CredentialStatus]:
+        """Return the credentials of all datanodes, by id."""
         return [_status(node, enrolment) for node, enrolment in sorted(credentials.enrolled.items())]
 
     @router.post("/datanodes/{node}/revoke")

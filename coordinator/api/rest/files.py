@@ -75,6 +75,7 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.post("/create", openapi_extra=_documented(NewFile))
     async def create(request: Request) -> Response:
+        """Check a new file, place its first chunk, and sign a token to write it."""
         file = await _body(request, NewFile)
         if not 0 <= file.permission <= 0o1777:
             raise BadRequest(f"permission {file.permission:o} is out of range: 0 to 1777")
@@ -84,17 +85,20 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.post("/extend")
     async def extend(body: ExtendBody, request: Request) -> Response:
+        """Take the lease of a file for appending, and return a token to write with."""
         user = named_user(request, body.user)
         return _json(await files.appending.extend(body.path, user, body.holder, _client_host(request)))
 
     @router.post("/truncate")
     async def truncate(body: TruncateBody, request: Request) -> Response:
+        """Shorten a file, like WebHDFS's TRUNCATE."""
         user = named_user(request, body.user)
         done = await files.reshaping.truncate(body.path, body.length, user, body.request_id)
         return _json({"boolean": done})
 
     @router.post("/concat")
     async def concat(body: ConcatBody, request: Request) -> Response:
+        """Append the chunks of the source files to the target, and delete the sources."""
         user = named_user(request, body.user)
         await files.reshaping.concat(body.target, body.sources, user, body.request_id)
         return _json({})
@@ -106,18 +110,22 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.post("/renew", openapi_extra=_documented(RenewLease))
     async def renew(request: Request) -> Response:
+        """Renew a writer's lease."""
         return _json(await files.appending.renew(await _message(request, RenewLease)))
 
     @router.post("/keep", openapi_extra=_documented(KeepChunks))
     async def keep(request: Request) -> Response:
+        """Keep chunks of a writer that are not part of a file yet."""
         return _json(await files.writing.keep(await _message(request, KeepChunks)))
 
     @router.post("/abandon", openapi_extra=_documented(AbandonLease))
     async def abandon(request: Request) -> Response:
+        """Give up a lease and the chunks that were not published."""
         return _json(await files.appending.abandon(await _message(request, AbandonLease)))
 
     @router.post("/open")
     async def open_file(body: OpenBody, request: Request) -> Response:
+        """Return a token to read a file, its layout and its status."""
         user = named_user(request, body.user)
         token, layout, found = await files.reading.open_direct(body.path, user, _client_host(request))
         status = {"length": found.length, "modified_ms": found.modified_ms, "replication": found.replication}
@@ -125,15 +133,18 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.post("/allocate", openapi_extra=_documented(AllocateChunk))
     async def allocate(request: Request) -> Response:
+        """Place a chunk without waiting for a grant."""
         return _json(await files.writing.allocate(await _message(request, AllocateChunk), _client_host(request)))
 
     @router.post("/complete", openapi_extra=_documented(CompleteFile))
     async def complete(request: Request) -> Response:
+        """Publish the written chunks as a file."""
         wanted = await _message(request, CompleteFile)
         return _json(await files.writing.complete(wanted, _client_host(request)))
 
     @router.post("/flush", openapi_extra=_documented(FlushFile))
     async def flush(request: Request) -> Response:
+        """Publish the written chunks, and keep the lease."""
         return _json(await files.writing.flush(await _message(request, FlushFile), _client_host(request)))
 
     @router.post("/recover-lease")
@@ -143,14 +154,17 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.post("/layout", openapi_extra=_documented(GetLayout))
     async def layout(request: Request) -> Response:
+        """Return the datanodes of the chunks of a file."""
         return _json(await files.reading.layout(await _message(request, GetLayout), _client_host(request)))
 
     @router.post("/corrupt", openapi_extra=_documented(ReportCorrupt))
     async def corrupt(request: Request) -> Response:
+        """Report a corrupt replica."""
         return _json(await files.reading.report_corrupt(await _message(request, ReportCorrupt)))
 
     @router.post("/schedule", openapi_extra=_documented(StateWriteSet))
     async def schedule(request: Request) -> Response:
+        """State a writer's chunks, and return its grants."""
         wanted = await _message(request, StateWriteSet)
         return _json(await files.schedule.state(wanted, None, _client_host(request)))
 

@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 from fastapi import FastAPI, Request
+from msgspec import structs
 
 import peacefs
 from peacefs.coordinator.api.live import EventStream, LiveFeed
@@ -30,7 +31,7 @@ from peacefs.service.client_shares import client_of
 
 from .common import viewers
 from .network import described_network
-from .schedule import described_schedule, sets_of
+from .schedule import described_recurrences, described_schedule, sets_of
 from .status import StatusSources
 
 
@@ -116,6 +117,7 @@ class _Views:
             scheduling.grants,
             scheduling.history.since(now_s - grant_history_s),
         )
+        view = structs.replace(view, recurrences=described_recurrences(write_grants, viewer))
         return msgspec.json.encode(visible_peace(view, sets_of(write_grants, viewer), viewer))
 
     async def queries(self, viewer: Viewer) -> bytes:

@@ -43,7 +43,7 @@ class PlanBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    policy: str = Field("express", description="random, paper, paper-3, paper-5, flow or express.")
+    policy: str = Field("express", description="random, paper, paper-3, paper-5, flow, express or timely.")
     seed: int = Field(0, ge=0, lt=1 << 63)
     requests: list[PlanRequest] = Field(min_length=1, max_length=plan_requests_max, fail_fast=True)
     topology: str | dict[str, Any] | None = Field(
@@ -74,6 +74,7 @@ def network_routes(cluster: Cluster, planner: Planner, viewing: Any) -> APIRoute
 
     @router.post("/plan", response_model=dry_run.DryRunPlan)
     async def plan(body: PlanBody) -> Response:
+        """Show where a policy would put the chunks of some requests in an idle network, and when."""
         requests = [dry_run.DryRunRequest(each.writer, each.replication, each.chunks) for each in body.requests]
         if body.topology is None:
             task = _for_cluster(body, requests, cluster)

@@ -1,4 +1,4 @@
-"""Complete the OpenAPI description: the messages in bodies, and the form of errors."""
+"""Complete the OpenAPI description: the messages in bodies, the form of errors, and groups of operations."""
 
 from __future__ import annotations
 
@@ -55,6 +55,44 @@ _ANY_ERROR = {
 _ANSWERS = (ChunkExplanation, FileChunks)
 
 
+#: The groups of operations in the order of the page: name, description, and the paths that begin so. The longest
+#: beginning counts.
+_GROUPS = (
+    (
+        "cluster",
+        "The state of the cluster, its datanodes and balancing.",
+        ("/v1/status", "/v1/datanodes", "/v1/balancer"),
+    ),
+    (
+        "scheduling",
+        "Who writes when, which writes come back, and dry runs.",
+        ("/v1/schedule", "/v1/plan", "/v1/topology"),
+    ),
+    (
+        "files",
+        "Checks of files, their chunks, and changes that WebHDFS lacks.",
+        (
+            *("/v1/fsck", "/v1/chunks", "/v1/copies", "/v1/snapshots", "/v1/exchanges"),
+            *("/v1/files/chunks", "/v1/files/recover-lease", "/v1/files/truncate", "/v1/files/concat"),
+        ),
+    ),
+    ("checkpoints", "Checkpoints of Spark queries and their runs.", ("/v1/checkpoints",)),
+    ("queries", "Queries that agents keep running.", ("/v1/queries",)),
+    ("security", "Tokens, and credentials of datanodes.", ("/v1/credentials", "/v1/tokens")),
+    ("metadata", "Backups, restores, and coordinators that take over.", ("/v1/metadata", "/v1/coordinator")),
+    ("internal", "Calls of peacefs's own clients and services. They change without notice.", ("/v1/",)),
+)
+#: Internal calls below the paths of another group.
+_INTERNAL = ("/v1/files/", "/v1/topology/probes", "/v1/checkpoints/reports")
+
+
+def group_of(path: str) -> str:
+    """Return the group of an operation."""
+    beginnings = {begin: name for name, _, begins in _GROUPS for begin in begins}
+    beginnings |= dict.fromkeys(_INTERNAL, "internal")
+    return beginnings[max((begin for begin in beginnings if path.startswith(begin)), key=len)]
+
+
 def documented_answer(name: str, description: str) -> dict[str, Any]:
     """Return the description of an answer that is one of `_ANSWERS`."""
     schema = {"$ref": f"#/components/schemas/{name}"}
@@ -79,8 +117,10 @@ def complete_description(app: FastAPI) -> None:
         schemas["RemoteException"] = _REMOTE_EXCEPTION
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        for operations in described["paths"].values():
+        described["tags"] = [{"name": name, "description": meaning} for name, meaning, _ in _GROUPS]
+        for path, operations in described["paths"].items():
             for operation in operations.values():
+                operation["tags"] = [group_of(path)]
                 operation["responses"].pop("422", None)
                 operation["responses"]["default"] = _ANY_ERROR
         return described

@@ -69,6 +69,7 @@ def add_query_routes(app: FastAPI, supervising: SupervisionService, viewing: Any
         "/v1/queries/{name}/stop", responses={200: {"description": "Its QueryStatus, on the way to stopped."}}
     )
     async def stop(name: str, user: User) -> Response:
+        """Stop a query. Its run ends, and no other begins."""
         return _json(await supervising.stop(name, user))
 
     @app.delete("/v1/queries/{name}", status_code=204)

@@ -104,6 +104,7 @@ def datanode_routes(
 
     @router.post("/recommission")
     async def recommission(node: str) -> DatanodeStatus:
+        """Let a datanode serve again, after it was drained or in maintenance."""
         return _datanode(cluster, await administration.decide(node, Mode.IN_SERVICE), clock())
 
     return router

@@ -69,6 +69,7 @@ def tree_routes(files: Files) -> APIRouter:
 
     @router.post("/snapshots/restore")
     async def restore(body: RestoreBody, request: Request) -> dict[str, str]:
+        """Make a directory as it was at a snapshot."""
         await files.snapshots.restore(body.path, named_user(request, body.user), body.snapshot, body.request_id)
         return {}
 

@@ -10,7 +10,7 @@ from peacefs.coordinator.limits import grant_history_max, grant_history_s
 from peacefs.coordinator.scheduling.grant_history import EndedGrant
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.values.schedule import QueuedSet, Schedule
+from peacefs.protocol.values.schedule import QueuedSet, Recurrences, Schedule
 from peacefs.topology.network_view import NetworkView
 
 
@@ -46,6 +46,7 @@ class PeaceView(msgspec.Struct, frozen=True):
     waiting: list[Waiting]
     spans: list[Span]
     span_s: float = grant_history_s
+    recurrences: Recurrences = Recurrences(0, None, [])
 
 
 def peace_view(
