@@ -24,7 +24,7 @@ import msgspec
 from .decoding import UNREADABLE
 from .errors import AccessDenied, TokenExpired
 from .ids import ChunkId, NodeId, Version
-from .messages import ChunkLayout, Hop, Receipt
+from .messages import Allocated, ChunkLayout, Hop, Receipt
 from .new_file import NewFile
 
 _MAC_BYTES = 16
@@ -159,6 +159,22 @@ class ChunkRead(Token, frozen=True):
     inode: int = 0
 
 
+class BlockWrite(Token, frozen=True):
+    """Permits a client of HDFS's data transfer protocol to write one block, at any datanode (decision 82).
+
+    The datanode writes the block's bytes as chunks of the file, under the FileLease token `lease`, beginning with
+    `allocated` if there is one. `block` is the id that the client knows. The first `published` bytes of the block
+    are in the file already. `file_block_bytes` is the file's block size.
+    """
+
+    lease: str
+    block: ChunkId
+    version: Version
+    file_block_bytes: int
+    allocated: Allocated | None = None
+    published: int = 0
+
+
 class ProxyPass(Token, frozen=True):
     """Permits a proxy user to use, at a datanode, one token that was issued to it for another user."""
 
@@ -177,9 +193,13 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | OneTimeChunk | ChunkRead | ProxyPass
+AnyToken = (
+    FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | OneTimeChunk | ChunkRead | BlockWrite | ProxyPass
+)
 _decoder: msgspec.msgpack.Decoder[AnyToken] = msgspec.msgpack.Decoder(AnyToken)
-T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, OneTimeChunk, ChunkRead, ProxyPass)
+T = TypeVar(
+    "T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, OneTimeChunk, ChunkRead, BlockWrite, ProxyPass
+)
 
 
 def _of_kind(token: AnyToken, kind: type[T]) -> T:
