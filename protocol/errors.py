@@ -293,6 +293,24 @@ class Unsupported(PeacefsError):
     hadoop_class = "java.lang.UnsupportedOperationException"
 
 
+class NoSuchProtocol(Unsupported):
+    """A client of Hadoop's RPC asks for a protocol that is not served."""
+
+    hadoop_class = "org.apache.hadoop.ipc.RpcNoSuchProtocolException"
+
+
+class NoSuchMethod(Unsupported):
+    """A protocol of Hadoop's RPC has no method of this name."""
+
+    hadoop_class = "org.apache.hadoop.ipc.RpcNoSuchMethodException"
+
+
+class ProtocolMismatch(Unsupported):
+    """A client of Hadoop's RPC has another version of a protocol."""
+
+    hadoop_class = "org.apache.hadoop.ipc.RPC$VersionMismatch"
+
+
 class ServiceUnready(PeacefsError):
     """The request is valid, but the service cannot answer it now."""
 

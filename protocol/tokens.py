@@ -255,6 +255,10 @@ def _derive(secret: bytes, label: bytes) -> bytes:
     return hmac.digest(secret, b"peacefs " + label, hashlib.sha256)
 
 
+def _key_number(key: bytes) -> int:
+    return int.from_bytes(hmac.digest(key, b"number", hashlib.sha256)[:4]) & 0x7FFFFFFF
+
+
 class Signer:
     """Signs with the cluster secret, and verifies with it and with secrets that are being replaced.
 
@@ -271,10 +275,23 @@ class Signer:
         self._token_macs = [_Mac(_derive(each, b"token")) for each in secrets]
         self._receipt_macs = [_Mac(_derive(each, b"receipt")) for each in secrets]
         self.handshake_secrets = [HandshakeSecret(each) for each in secrets]
+        self._password_keys = [_derive(each, b"delegation") for each in secrets]
 
     def handshake_secret(self, names: Collection[bytes]) -> HandshakeSecret | None:
         """Return the first secret with one of these names."""
         return next((secret for secret in self.handshake_secrets if secret.name in names), None)
+
+    @property
+    def password_key(self) -> int:
+        """The number of the key of new passwords. It reveals nothing else of the key."""
+        return _key_number(self._password_keys[0])
+
+    def password(self, identifier: bytes, key: int) -> bytes | None:
+        """Return the password of a delegation token that all coordinators know; None if its key was given up."""
+        for each in self._password_keys:
+            if _key_number(each) == key:
+                return hmac.digest(each, identifier, hashlib.sha256)
+        return None
 
     def sign(self, token: Token) -> str:
         body = msgspec.msgpack.encode(token)

@@ -78,6 +78,17 @@ def run_coordinator(
     host: Host = "127.0.0.1",
     port: Annotated[int, _port("--port", "For WebHDFS and REST")] = coordinator_http_port_default,
     node_port: Annotated[int, _port("--node-port", "For datanodes")] = coordinator_node_port_default,
+    hdfs_port: Annotated[
+        int | None,
+        typer.Option(
+            "--hdfs-port",
+            min=0,
+            max=65535,
+            help="For clients of HDFS (hdfs://), usually 8020; 0 for a free one. Not encrypted: beyond loopback "
+            "it needs --no-tls. [default: none]",
+            show_default=False,
+        ),
+    ] = None,
     advertise: Advertise = None,
     allowed_host: AllowedHosts = None,
     secret_file: SecretFile = None,
@@ -252,6 +263,7 @@ def run_coordinator(
             host=host,
             port=port,
             node_port=node_port,
+            hdfs_port=hdfs_port,
             advertise=advertise,
             allowed_hosts=allowed_hosts(allowed_host),
             secret_file=secret_file,
