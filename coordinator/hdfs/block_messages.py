@@ -55,7 +55,7 @@ class BlockMessages:
                 datanodeUuid=node.id,
                 xferPort=registered.hdfs_port,
                 infoPort=registered.http_port,
-                ipcPort=registered.hdfs_rpc_port,
+                ipcPort=registered.hdfs_port,
             ),
             capacity=usage.capacity_bytes,
             dfsUsed=usage.used_bytes,
@@ -66,6 +66,7 @@ class BlockMessages:
             location=node.rack,
             nonDfsUsed=max(0, usage.capacity_bytes - usage.used_bytes - usage.available_bytes),
             adminState=_ADMIN_STATES[self._cluster.admin_state_of(node)],
+            numBlocks=self._cluster.chunks.held_by(node.id),
         )
 
     def datanodes(self, hops: Iterable[Hop]) -> list[DatanodeInfoProto]:
@@ -96,7 +97,10 @@ class BlockMessages:
         located = self.datanodes(new.allocated.pipeline)
         if not located:
             raise _no_door()
-        named = ExtendedBlockProto(poolId=self.pool, blockId=block, generationStamp=new.allocated.version)
+        # Some clients rely on a length that is there, though it is the default.
+        named = ExtendedBlockProto(
+            poolId=self.pool, blockId=block, generationStamp=new.allocated.version, numBytes=0
+        )
         return self.block(named, new.offset, located, new.token)
 
     def block(
