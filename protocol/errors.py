@@ -34,6 +34,9 @@
     │   ├── InvalidQuery             400  java.lang.IllegalArgumentException
     │   └── IllegalChange            400  org.apache.hadoop.HadoopIllegalArgumentException
     ├── Unsupported                  400  java.lang.UnsupportedOperationException
+    │   ├── NoSuchProtocol           400  org.apache.hadoop.ipc.RpcNoSuchProtocolException
+    │   ├── NoSuchMethod             400  org.apache.hadoop.ipc.RpcNoSuchMethodException
+    │   └── ProtocolMismatch         400  org.apache.hadoop.ipc.RPC$VersionMismatch
     ├── ServiceUnready               403  org.apache.hadoop.ipc.RetriableException     (try again)
     │   ├── SafeMode                 403  org.apache.hadoop.hdfs.server.namenode.SafeModeException
     │   ├── Overloaded               403  org.apache.hadoop.ipc.RetriableException

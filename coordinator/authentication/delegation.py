@@ -22,6 +22,8 @@ from .tokens import Tokens
 
 delegation_token_renewal_s: Final = 86_400.0
 delegation_tokens_max: Final = 100_000
+# A service is an address: a host name and a port.
+service_characters_max: Final = 300
 # Maximum per owner, so that one user cannot use up `delegation_tokens_max`.
 delegation_tokens_per_owner_max: Final = 1000
 
@@ -71,6 +73,8 @@ class DelegationTokens:
         check_account_name("user", user)
         if renewer:
             check_account_name("renewer", renewer)
+        if len(service) > service_characters_max:
+            raise BadRequest(f"the service of a token has {service_characters_max} characters at most")
         records = self._tokens.book.delegations
         if len(records) >= delegation_tokens_max:
             raise Overloaded(f"there are {delegation_tokens_max} delegation tokens, which is the limit")

@@ -52,19 +52,13 @@ async def located_status(call: MethodCall, path: str, status: InodeStatus) -> Hd
 async def _get_block_locations(
     call: MethodCall, asked: pb.GetBlockLocationsRequestProto
 ) -> pb.GetBlockLocationsResponseProto:
-    try:
-        found = await _located(call, asked.src, asked.offset, asked.length)
-    except FileNotFound as missing:
-        # Clients tell a missing file by an answer without locations, a directory by the exception.
-        if type(missing) is FileNotFound:
-            return pb.GetBlockLocationsResponseProto()
-        raise
+    found = await _located(call, asked.src, asked.offset, asked.length)
     return pb.GetBlockLocationsResponseProto(locations=call.served.blocks.blocks(found))
 
 
 async def _create(call: MethodCall, asked: pb.CreateRequestProto) -> pb.CreateResponseProto:
-    if not asked.createFlag & (_CREATE | _OVERWRITE):
-        raise FileNotFound(f"Can't overwrite non-existent {asked.src}")
+    if not asked.createFlag & _CREATE:
+        await _check_overwritable(call, asked.src)
     if asked.ecPolicyName:
         raise BadRequest("erasure coding is not supported: all files are replicated")
     file = NewFile(
@@ -80,6 +74,13 @@ async def _create(call: MethodCall, asked: pb.CreateRequestProto) -> pb.CreateRe
     )
     status = await call.files.open_files.create(file, _holder(asked.clientName))
     return pb.CreateResponseProto(fs=status_proto(status))
+
+
+async def _check_overwritable(call: MethodCall, path: str) -> None:
+    try:
+        await call.files.names.status(path, call.user)
+    except FileNotFound:
+        raise FileNotFound(f"Can't overwrite non-existent {path}") from None
 
 
 async def _append(call: MethodCall, asked: pb.AppendRequestProto) -> pb.AppendResponseProto:

@@ -215,7 +215,7 @@ class AppendOperations:
 
         def change(tx: Transaction) -> InodeId:
             access_checks.check_file(tx, parsed, caller, Access.WRITE)
-            inode = namespace.check_append(tx, parsed).inode
+            inode = namespace.existing_file(tx, parsed).inode
             tx.drop_lease(inode)
             return inode
 

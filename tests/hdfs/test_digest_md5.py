@@ -1,0 +1,75 @@
+"""DIGEST-MD5 as RFC 2831 has it: the response is computed here, from the words of section 2.1.2.1."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+import pytest
+
+from peacefs.protocol.errors import Unauthenticated
+from peacefs.protocol.hadoop.digest_md5 import DigestChallenge
+
+IDENTIFIER, PASSWORD = b"\x00\x05alice", bytes(range(32))
+
+
+def md5_hex(text: bytes) -> bytes:
+    return hashlib.md5(text).hexdigest().encode()
+
+
+def respond(asked: str, identifier: bytes, password: bytes, **changed: str) -> tuple[bytes, bytes]:
+    """Return a client's response, and what the server has to prove then."""
+    user, secret = base64.b64encode(identifier), base64.b64encode(password)
+    said = {"nonce": asked, "cnonce": "c", "nc": "00000001", "qop": "auth", "realm": "default", "uri": "/default"}
+    said |= changed
+    a1 = hashlib.md5(b":".join((user, said["realm"].encode(), secret))).digest()
+    a1 += f":{said['nonce']}:{said['cnonce']}".encode()
+
+    def kd(a2: bytes) -> bytes:
+        middle = f"{said['nonce']}:{said['nc']}:{said['cnonce']}:{said['qop']}".encode()
+        return md5_hex(b":".join((md5_hex(a1), middle, md5_hex(a2))))
+
+    response = kd(f"AUTHENTICATE:{said['uri']}".encode())
+    text = (
+        f'charset=utf-8,username="{user.decode()}",realm="{said["realm"]}",nonce="{said["nonce"]}",nc={said["nc"]},'
+        f'cnonce="{said["cnonce"]}",digest-uri="{said["uri"]}",maxbuf=65536,response={response.decode()},'
+        f"qop={said['qop']}"
+    )
+    return text.encode(), b"rspauth=" + kd(f":{said['uri']}".encode())
+
+
+def password_of(identifier: bytes) -> bytes:
+    if identifier != IDENTIFIER:
+        raise Unauthenticated("no such token")
+    return PASSWORD
+
+
+def test_client_that_has_the_password_is_believed_and_the_server_proves_it_too() -> None:
+    challenge = DigestChallenge.new()
+    response, proof = respond(challenge.nonce, IDENTIFIER, PASSWORD)
+    assert challenge.verify(response, password_of) == (IDENTIFIER, proof)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"nonce": "other"}, {"nc": "00000002"}, {"qop": "auth-conf"}, {"realm": "elsewhere"}, {"uri": "/elsewhere"}],
+)
+def test_response_to_another_question_is_refused(changed: dict[str, str]) -> None:
+    challenge = DigestChallenge.new()
+    response, _ = respond(challenge.nonce, IDENTIFIER, PASSWORD, **changed)
+    with pytest.raises(Unauthenticated):
+        challenge.verify(response, password_of)
+
+
+def test_wrong_password_unknown_token_and_noise_are_refused() -> None:
+    challenge = DigestChallenge.new()
+    for identifier, password in ((IDENTIFIER, bytes(32)), (b"another", PASSWORD)):
+        with pytest.raises(Unauthenticated):
+            challenge.verify(respond(challenge.nonce, identifier, password)[0], password_of)
+    for noise in (b"", b"=", b"\xff\xfe", b'username="', b"a=1,a=2", b"x" * 5000, b'username="!!!"'):
+        with pytest.raises(Unauthenticated):
+            challenge.verify(noise, password_of)
+
+
+def test_challenges_differ() -> None:
+    assert DigestChallenge.new().nonce != DigestChallenge.new().nonce
