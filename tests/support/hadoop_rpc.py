@@ -7,8 +7,14 @@ import socket
 from typing import TypeVar
 
 from google.protobuf.message import Message
+from oracles.digest_md5 import respond
 
-from peacefs.protocol.hadoop.rpc_pb2 import RpcKindProto, RpcRequestHeaderProto, RpcResponseHeaderProto
+from peacefs.protocol.hadoop.rpc_pb2 import (
+    RpcKindProto,
+    RpcRequestHeaderProto,
+    RpcResponseHeaderProto,
+    RpcSaslProto,
+)
 
 CLIENT_PROTOCOL = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
 _PATIENCE_S = 60.0
@@ -58,6 +64,8 @@ def call_header(call: int, client: bytes, retry: int = 0) -> bytes:
 
 def context(user: str, real_user: str = "") -> bytes:
     """Return the frame that says who calls."""
+    if not user:
+        return frame(call_header(-3, b""), text_field(3, CLIENT_PROTOCOL))
     said = text_field(1, user) + (text_field(2, real_user) if real_user else b"")
     return frame(
         call_header(-3, b""), varint(2 << 3 | 2) + varint(len(said)) + said + text_field(3, CLIENT_PROTOCOL)
@@ -69,25 +77,63 @@ def method_header(method: str, protocol: str = CLIENT_PROTOCOL, version: int = 1
 
 
 GREETING = b"hrpc\x09\x00\x00"
+SASL_GREETING = b"hrpc\x09\x00\xdf"
 
 
 class HadoopRpc:
     """Calls methods as `user`."""
 
-    def __init__(self, host: str, port: int, user: str, *, real_user: str = "") -> None:
+    def __init__(
+        self, host: str, port: int, user: str, *, real_user: str = "", token: tuple[bytes, bytes] | None = None
+    ) -> None:
+        """`token` is the identifier and the password of a delegation token; then `user` may be empty."""
+        self._token = token
         self.client = os.urandom(16)
         self._address = (host, port)
         self._context = context(user, real_user)
         self._calls = 0
         self._socket = socket.socket()
-        self.connect()
+        try:
+            self.connect()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    @classmethod
+    def bare(cls, host: str, port: int) -> HadoopRpc:
+        """Return a connection on which nothing has been sent."""
+        made = cls.__new__(cls)
+        made.client, made._calls = os.urandom(16), 0
+        made._socket = socket.create_connection((host, port), timeout=_PATIENCE_S)
+        return made
 
     def connect(self) -> None:
         """Connect, or connect again: the client and its calls stay the same."""
         self._socket.close()
         self._socket = socket.create_connection(self._address, timeout=_PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.sendall(GREETING + self._context)
+        if self._token is None:
+            self._socket.sendall(GREETING + self._context)
+        else:
+            self._socket.sendall(SASL_GREETING)
+            self._prove(*self._token)
+            self._socket.sendall(self._context)
+
+    def _prove(self, identifier: bytes, password: bytes) -> None:
+        offered = self._sasl(RpcSaslProto(state=RpcSaslProto.NEGOTIATE))
+        [way] = offered.auths
+        assert (way.method, way.mechanism) == ("TOKEN", "DIGEST-MD5")
+        nonce = way.challenge.decode().partition('nonce="')[2].partition('"')[0]
+        response, proof = respond(nonce, identifier, password)
+        begun = RpcSaslProto(state=RpcSaslProto.INITIATE, token=response)
+        begun.auths.add(method="TOKEN", mechanism="DIGEST-MD5", protocol="", serverId="default")
+        answer = self._sasl(begun)
+        assert (answer.state, answer.token) == (RpcSaslProto.SUCCESS, proof)
+
+    def _sasl(self, message: RpcSaslProto) -> RpcSaslProto:
+        self._socket.sendall(frame(call_header(-33, b""), message.SerializeToString()))
+        found: RpcSaslProto = RpcSaslProto.FromString(self.heard()[1])
+        return found
 
     def __enter__(self) -> HadoopRpc:
         return self
