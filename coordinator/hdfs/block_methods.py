@@ -8,14 +8,14 @@ from typing import Final
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus
 from peacefs.coordinator.operations.read import LocatedFile
 from peacefs.protocol import messages as m
-from peacefs.protocol.errors import BadRequest, FileNotFound
+from peacefs.protocol.errors import BadRequest, FileNotFound, IllegalChange
 from peacefs.protocol.hadoop import namenode_pb2 as pb
 from peacefs.protocol.hadoop.hdfs_pb2 import DatanodeInfoProto, HdfsFileStatusProto
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.new_file import NewFile
 
 from .method import Method, MethodCall
-from .statuses import status_proto
+from .statuses import signed, status_proto
 
 # Bad blocks that one call reports, and datanodes that one call adds to a pipeline.
 bad_blocks_per_call: Final = 100
@@ -52,7 +52,10 @@ async def located_status(call: MethodCall, path: str, status: InodeStatus) -> Hd
 async def _get_block_locations(
     call: MethodCall, asked: pb.GetBlockLocationsRequestProto
 ) -> pb.GetBlockLocationsResponseProto:
-    found = await _located(call, asked.src, asked.offset, asked.length)
+    offset, length = signed(asked.offset), signed(asked.length)
+    if offset < 0 or length < 0:
+        raise IllegalChange(f"Negative {'offset' if offset < 0 else 'length'} is not supported. File: {asked.src}")
+    found = await _located(call, asked.src, offset, length)
     return pb.GetBlockLocationsResponseProto(locations=call.served.blocks.blocks(found))
 
 
@@ -67,7 +70,7 @@ async def _create(call: MethodCall, asked: pb.CreateRequestProto) -> pb.CreateRe
         overwrite=bool(asked.createFlag & _OVERWRITE),
         permission=asked.masked.perm,
         replication=asked.replication,
-        block_bytes=asked.blockSize,
+        block_bytes=signed(asked.blockSize),
         create_parent=asked.createParent,
         request_id=call.request_id,
         unmasked=asked.unmasked.perm if asked.HasField("unmasked") else None,
@@ -92,7 +95,7 @@ async def _append(call: MethodCall, asked: pb.AppendRequestProto) -> pb.AppendRe
 async def _add_block(call: MethodCall, asked: pb.AddBlockRequestProto) -> pb.AddBlockResponseProto:
     new = await call.files.open_files.add_block(
         asked.src,
-        asked.fileId,
+        signed(asked.fileId),
         call.user,
         _holder(asked.clientName),
         call.host,
@@ -108,13 +111,13 @@ async def _abandon_block(call: MethodCall, asked: pb.AbandonBlockRequestProto) -
 
 async def _complete(call: MethodCall, asked: pb.CompleteRequestProto) -> pb.CompleteResponseProto:
     done = await call.files.open_files.complete(
-        asked.src, asked.fileId, call.user, _holder(asked.clientName), call.request_id
+        asked.src, signed(asked.fileId), call.user, _holder(asked.clientName), call.request_id
     )
     return pb.CompleteResponseProto(result=done)
 
 
 async def _fsync(call: MethodCall, asked: pb.FsyncRequestProto) -> pb.FsyncResponseProto:
-    await call.files.open_files.sync(asked.src, asked.fileId, call.user, _holder(asked.client))
+    await call.files.open_files.sync(asked.src, signed(asked.fileId), call.user, _holder(asked.client))
     return pb.FsyncResponseProto()
 
 
@@ -128,7 +131,7 @@ async def _recover_lease(call: MethodCall, asked: pb.RecoverLeaseRequestProto) -
 
 
 async def _truncate(call: MethodCall, asked: pb.TruncateRequestProto) -> pb.TruncateResponseProto:
-    cut = m.TruncatePath(asked.src, call.user, request_id=call.request_id, length=asked.newLength)
+    cut = m.TruncatePath(asked.src, call.user, request_id=call.request_id, length=signed(asked.newLength))
     return pb.TruncateResponseProto(result=await call.name(cut))
 
 
