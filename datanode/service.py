@@ -74,6 +74,11 @@ from .gateway.local_large_reads import LocalLargeReads
 from .gateway.local_small_reads import LocalSmallReads
 from .gateway.one_time_chunks import OneTimeChunks
 from .gateway.url_tokens import UrlTokens
+from .hdfs.block_operations import BlockOperations
+from .hdfs.block_reader import BlockReads
+from .hdfs.heartbeats import Heartbeats
+from .hdfs.transfer_server import TransferServer
+from .hdfs.write_budget import WriteBudget
 from .options import DatanodeOptions
 from .pipeline.active_streams import StreamsUnderWay
 from .pipeline.chunk_server import ChunkServer
@@ -218,6 +223,7 @@ class Datanode:
         self._gateway: Gateway
         self._loop: asyncio.AbstractEventLoop
         self._data_server: DataServer
+        self._hdfs: TransferServer | None = None
 
     def _disks(self, claimed: Claimed) -> DiskSet:
         options = self._options
@@ -255,11 +261,15 @@ class Datanode:
             listeners, self._driver, self._requests, served_here=self._served_here, tls=self._tls
         )
         self._http_socket = listen(options.host, options.http_port)
+        if options.hdfs_port is not None:
+            self._hdfs = self._transfer_server(options.hdfs_port)
         log.info("%s", describe_tls(self._tls, [options.host, self._advertised]))
         if self._tls is not None:
             self._tls.start_watch()
             when_told_to_reload(self._tls.reload)
         self._data_server.start()
+        if self._hdfs is not None:
+            self._hdfs.start()
         StoreMetrics(
             self._store,
             self.samples,
@@ -313,12 +323,16 @@ class Datanode:
             tasks.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)
+            if self._hdfs is not None:
+                await asyncio.to_thread(self._hdfs.hang_up)
             # Before a later hop fails and is blamed: a writer that excluded all other nodes would write its only
             # replica here.
             await asyncio.to_thread(self._data_server.hang_up)
             self._pool.shut_down()
             await server.cut_off(serving, gateway_cut_off_s)
             gateway.close()
+            if self._hdfs is not None:
+                await asyncio.to_thread(self._hdfs.stop)
             await asyncio.to_thread(self._data_server.stop)
             self._order_pool.shutdown(wait=True, cancel_futures=True)
             tasks.join()
@@ -326,6 +340,19 @@ class Datanode:
             self._pool.close_all()
             self._driver.close()
             log.info("stopped")
+
+    def _transfer_server(self, port: int) -> TransferServer:
+        heartbeats = Heartbeats()
+        operations = BlockOperations(
+            self._signer,
+            BlockReads(self._chunk_server, self._driver),
+            self._driver,
+            self._grants,
+            heartbeats,
+            WriteBudget(),
+            wall_clock=self._clock.now_s,
+        )
+        return TransferServer(self._options.host, port, operations, heartbeats)
 
     def _begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
         self._data_server.begin(with_begun_calls(steps, self._link.begin_call), ended)
@@ -343,6 +370,7 @@ class Datanode:
                         "http_host": registration.http_host,
                         "http_port": registration.http_port,
                         "data_port": registration.data_port,
+                        "hdfs_port": registration.hdfs_port,
                     },
                 )
                 return
@@ -369,6 +397,8 @@ class Datanode:
             process=self._process,
             streams=list(self._streams.headed_here()),
             commit_seen=self._directory.commit_seen,
+            hdfs_port=0 if self._hdfs is None else self._hdfs.address[1],
+            hdfs_rpc_port=0 if self._hdfs is None else self._hdfs.address[1],
         )
 
     def replicas(self) -> Sequence[Replica]:

@@ -98,6 +98,7 @@ class MemberArguments:
             *self._tls_options(),
             f"--port={port}",
             f"--data-port={data_port}",
+            f"--hdfs-port={before.hdfs_port if before else 0}",
         ]
 
     def _tls_options(self) -> list[str]:

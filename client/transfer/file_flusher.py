@@ -107,13 +107,14 @@ class FileFlusher:
 
         After a temporary error, another `flush` or `complete` first repeats the failed call.
         """
-        yield from self._ask_again()
+        yield from self.repeat()
         written, replaced, data = yield from self._write_part(part)
         wanted = FlushFile(self._token, written.chunks, self.holder, new_request_id(), replaced)
         self._unanswered, self._long_part = (wanted, data), None
-        yield from self._ask_again()
+        yield from self.repeat()
 
-    def _ask_again(self) -> fx.Steps[None]:
+    def repeat(self) -> fx.Steps[None]:
+        """Repeat an unanswered flush. Does nothing if there is none."""
         if self._unanswered is None:
             return
         wanted, data = self._unanswered
@@ -128,7 +129,7 @@ class FileFlusher:
 
     def complete(self, part: bytes) -> fx.Steps[None]:
         """Publish the last part, as `flush` does, and close the file."""
-        yield from self._ask_again()
+        yield from self.repeat()
         written, replaced, _data = yield from self._write_part(part)
         yield from fx.call(CompleteFile(self._token, written.chunks, replaced), Completed)
 
