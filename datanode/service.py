@@ -78,7 +78,6 @@ from .hdfs.block_operations import BlockOperations
 from .hdfs.block_reader import BlockReads
 from .hdfs.heartbeats import Heartbeats
 from .hdfs.transfer_server import TransferServer
-from .hdfs.write_budget import WriteBudget
 from .options import DatanodeOptions
 from .pipeline.active_streams import StreamsUnderWay
 from .pipeline.chunk_server import ChunkServer
@@ -86,6 +85,7 @@ from .pipeline.dispatch import DataRequests
 from .pipeline.hop import PipelineHop
 from .pipeline.latency_samples import LatencySamples
 from .pipeline.listeners import DataListeners
+from .pipeline.orphaned_chunks import OrphanedChunks
 from .pipeline.server import DataServer
 from .rate_limiter import CopyBudget
 from .store.chunk_store import ChunkStore
@@ -187,6 +187,7 @@ class Datanode:
         self._store = self._disks(claimed)
         self._is_paced = pace is not None
         self._chunk_server = ChunkServer(signer, self._store, self._changes, wall_clock=self._clock.now_s)
+        self._orphans = OrphanedChunks(self._store)
         self._requests = DataRequests(
             PipelineHop(
                 signer,
@@ -196,6 +197,7 @@ class Datanode:
                 self._samples,
                 clock=time.monotonic,
                 wall_clock=self._clock.now_s,
+                orphans=self._orphans,
             ),
             self._chunk_server,
             one_by_one=is_observed,
@@ -300,6 +302,7 @@ class Datanode:
         tasks = DatanodeTasks(
             self._driver,
             self._store,
+            self._orphans,
             self._scrubber if options.scrub_period_s > 0 else None,
             self._disk_balancer if len(options.data_directories) > 1 else None,
         )
@@ -349,7 +352,7 @@ class Datanode:
             self._driver,
             self._grants,
             heartbeats,
-            WriteBudget(),
+            self._orphans,
             wall_clock=self._clock.now_s,
         )
         return TransferServer(self._options.host, port, operations, heartbeats)

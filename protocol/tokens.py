@@ -164,7 +164,8 @@ class BlockWrite(Token, frozen=True):
 
     The datanode writes the block's bytes as chunks of the file, under the FileLease token `lease`, beginning with
     `allocated` if there is one. `block` is the id that the client knows. The first `published` bytes of the block
-    are in the file already. `file_block_bytes` is the file's block size.
+    are in the file already. `file_block_bytes` is the file's block size. `unpublished` are the chunks that an
+    earlier datanode had begun for the bytes after those.
     """
 
     lease: str
@@ -173,6 +174,7 @@ class BlockWrite(Token, frozen=True):
     file_block_bytes: int
     allocated: Allocated | None = None
     published: int = 0
+    unpublished: list[ChunkId] = []
 
 
 class ProxyPass(Token, frozen=True):

@@ -9,6 +9,7 @@ from typing import Final
 
 from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.client.transfer.write_grants import GrantClient
+from peacefs.datanode.pipeline.orphaned_chunks import OrphanedChunks
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, PeerError, Unsupported
 from peacefs.protocol.hadoop.data_transfer import Operation
 from peacefs.protocol.hadoop.datatransfer_pb2 import (
@@ -34,6 +35,7 @@ from peacefs.runtime.thread_driver import ThreadDriver
 from .block_parts import BlockParts, flushed_tail_bytes_max
 from .block_reader import BlockReads
 from .block_writer import BlockWriter
+from .earlier_bytes import EarlierBytes
 from .heartbeats import Heartbeats
 from .transfer_socket import TransferSocket
 from .write_budget import WriteBudget
@@ -60,8 +62,9 @@ class BlockOperations:
         driver: ThreadDriver,
         grants: GrantClient,
         heartbeats: Heartbeats,
-        budget: WriteBudget,
+        orphans: OrphanedChunks,
         *,
+        budget: WriteBudget | None = None,
         wall_clock: Callable[[], float],
     ) -> None:
         """`wall_clock` returns seconds since 1970, for the expiry of tokens."""
@@ -70,7 +73,8 @@ class BlockOperations:
         self._driver = driver
         self._grants = grants
         self._heartbeats = heartbeats
-        self._budget = budget
+        self._earlier = EarlierBytes(orphans, driver)
+        self._budget = budget or WriteBudget()
         self._wall_clock = wall_clock
 
     def serve(self, socket: TransferSocket, on_request: Callable[[], None]) -> None:
@@ -149,7 +153,7 @@ class BlockOperations:
             merge_bytes=flushed_tail_bytes_max // 2,
         )
         parts = BlockParts(flusher, self._driver, self._budget)
-        return BlockWriter(socket, wanted, token, parts, self._heartbeats)
+        return BlockWriter(socket, wanted, token, parts, self._heartbeats, self._earlier)
 
 
 def _text(token: TokenProto) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.protocol.errors import PeacefsError, PeerUnreachable
-from peacefs.protocol.limits import MIB, fast_lane_bytes_max, hop_timeout_s
+from peacefs.protocol.limits import fast_lane_bytes_max, hop_timeout_s, packet_bytes
 from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
 
@@ -21,8 +21,13 @@ budget_wait_s: Final = 60.0
 # How long a publication is repeated while no coordinator answers: less than a client waits for an acknowledgement.
 publish_again_s: Final = 60.0
 publish_again_pause_s: Final = 0.5
+# A longer part is written while it comes. A shorter one is in the fast lane even together with a flushed tail. So
+# a granted chunk always begins where the block's published bytes end.
+kept_part_bytes_max: Final = fast_lane_bytes_max // 2
 # Flushed bytes that a block keeps, to write them anew together with what follows.
-flushed_tail_bytes_max: Final = 1 * MIB
+flushed_tail_bytes_max: Final = fast_lane_bytes_max - kept_part_bytes_max
+# What a writer has taken, and not handed to the network yet: packets in its hands and in the head's.
+bytes_on_their_way: Final = 4 * packet_bytes
 
 log = logging.getLogger("peacefs.hdfs")
 
@@ -52,11 +57,27 @@ class BlockParts:
             self._budget.take(len(data), budget_wait_s)
         self.unpublished_bytes += len(data)
         room = self._part.feed(data)
-        if self._writing is None and self.unpublished_bytes > fast_lane_bytes_max:
+        if self._writing is None and self.unpublished_bytes > kept_part_bytes_max:
             self._writing = threading.Thread(target=self._write, args=(self._part,), name="hdfs-part", daemon=True)
             self._writing.start()
         if room is not None:
             self._driver.run(_until_room(room))
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing of the part is being written."""
+        waiting_bytes = self._part.waiting_bytes
+        if self._writing is None or not waiting_bytes:
+            return True
+        # Not begun: the writer waits until it knows whether the part needs a grant.
+        return waiting_bytes == self.unpublished_bytes <= fast_lane_bytes_max
+
+    @property
+    def forwarded_bytes(self) -> int:
+        """The number of bytes of the part that later hops should have."""
+        if self._writing is None:
+            return 0
+        return max(0, self.unpublished_bytes - self._part.waiting_bytes - bytes_on_their_way)
 
     def publish(self) -> None:
         """Make the part's bytes durable at all hops and visible in the file. Raises the errors of the flusher."""

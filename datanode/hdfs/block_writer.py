@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from typing import Final
 
 from peacefs.protocol.errors import BadRequest, ChecksumMismatch, PeacefsError, PeerError, PeerTimeout
 from peacefs.protocol.hadoop.data_transfer import HEARTBEAT_SEQNO, UNKNOWN_SEQNO, pack_acks
@@ -20,9 +21,13 @@ from peacefs.protocol.limits import hop_timeout_s, idle_connection_timeout_s, pi
 from peacefs.protocol.tokens import BlockWrite
 
 from .block_parts import BlockParts
+from .earlier_bytes import EarlierBytes
 from .heartbeats import Heartbeats
 from .packet_acks import PacketAcks
 from .transfer_socket import Packet, TransferSocket
+
+# While bytes are being forwarded, how often to look whether packets can be acknowledged.
+forwarding_look_s: Final = 0.01
 
 log = logging.getLogger("peacefs.hdfs")
 
@@ -40,6 +45,7 @@ class BlockWriter:
         token: BlockWrite,
         parts: BlockParts,
         heartbeats: Heartbeats,
+        earlier: EarlierBytes,
     ) -> None:
         """Raises BadRequest."""
         if len(wanted.targets) >= pipeline_hops_max:
@@ -52,6 +58,8 @@ class BlockWriter:
         self._what = f"block {show(token.block)} of {wanted.header.clientName}"
         self._parts = parts
         self._heartbeats = heartbeats
+        self._earlier = earlier
+        self._unpublished = token.unpublished
         self._heartbeat = pack_acks([HEARTBEAT_SEQNO], self._nodes)
         self._acks = PacketAcks()
         #: The number of bytes of the block that have come, or were there before.
@@ -64,9 +72,14 @@ class BlockWriter:
         What came before the client broke off is published, as HDFS keeps what its datanodes have. Raises
         BadRequest before the first packet, and PeerError.
         """
-        if self._wanted.minBytesRcvd > self._position:
+        acknowledged = self._wanted.minBytesRcvd
+        if acknowledged > self._position:
+            for piece in self._earlier.of(self._unpublished, acknowledged - self._position):
+                self._parts.feed(piece)
+                self._position += len(piece)
+        if acknowledged > self._position:
             raise BadRequest(
-                f"{self._what} has {self._position} bytes here, not the {self._wanted.minBytesRcvd} acknowledged; "
+                f"{self._what} has {self._position} bytes here, not the {acknowledged} acknowledged; "
                 f"the others were lost with another datanode"
             )
         self._socket.send_message(BlockOpResponseProto(status=SUCCESS, firstBadLink=""))
@@ -89,6 +102,12 @@ class BlockWriter:
             self._parts.close()
 
     def _step(self) -> None:
+        if not self._parts.is_idle:
+            if self._socket.has_more(forwarding_look_s):
+                self._take_in(self._socket.receive_packet())
+            else:
+                self._acknowledge(self._acks.due(self._forwarded))
+            return
         wait_s = self._acks.pause_s if self._acks else idle_connection_timeout_s
         if self._socket.has_more(wait_s):
             self._take_in(self._socket.receive_packet())
@@ -112,16 +131,21 @@ class BlockWriter:
                 f"{self._what} has {self._position} bytes here, and a packet begins at {header.offsetInBlock}; "
                 f"the bytes between were lost with another datanode"
             )
-        acknowledged = self._acks.came(header.seqno, len(packet.data))
+        self._acks.came(header.seqno, end, len(packet.data))
         if end > self._position:
             data = bytes(packet.data[self._position - header.offsetInBlock :])
             self._position = end
             with self._heartbeats.during(self._socket, self._heartbeat):
                 self._parts.feed(data)
-        self._acknowledge(acknowledged)
+        self._acknowledge(self._acks.due(self._forwarded))
         self._is_over = header.lastPacketInBlock
         if self._is_over or header.syncBlock or end == self._block_bytes or self._is_flush_awaited():
             self._publish()
+
+    @property
+    def _forwarded(self) -> int:
+        """The position up to which later hops should have the block."""
+        return self._position - self._parts.unpublished_bytes + self._parts.forwarded_bytes
 
     def _is_flush_awaited(self) -> bool:
         return self._acks.is_awaited and not self._socket.has_more()

@@ -53,6 +53,12 @@ def test_the_rest_of_a_truncated_chunk_is_not_asked_for_and_does_not_disturb(tra
         assert client.checksum(block)[3] == [md5_of_crcs(data[:known])]
 
 
+def test_the_library_computes_the_published_check_value() -> None:
+    # RFC 3720, appendix B.4: 32 bytes of zeros, and the bytes from 0 to 31.
+    assert crc32c(bytes(32)) == 0x8A9136AA
+    assert crc32c(bytes(range(32))) == 0x46DD794E
+
+
 @pytest.mark.parametrize("length", [1, 512, 100_001, 700_000])
 def test_checksums_are_those_that_hdfs_compares(transfers: TransferCluster, length: int) -> None:
     data = random.Random(length).randbytes(length)

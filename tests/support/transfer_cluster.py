@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from oracles.hdfs_transfer import Block, TransferClient
@@ -34,20 +34,35 @@ class TransferCluster:
             self.files.write(path, b"", block_bytes=block_bytes)
         return self.files.extend(path, holder)
 
-    def token(self, leased: Leased, published: int = 0) -> str:
+    def token(self, leased: Leased, published: int = 0, unpublished: Sequence[int] = ()) -> str:
         """Return the token to write a block that begins at the end of the file, as a coordinator makes it."""
         first = leased.allocated
         token = BlockWrite(
-            time.time() + 60, leased.token, first.chunk, first.version, leased.block_bytes, first, published
+            time.time() + 60,
+            leased.token,
+            first.chunk,
+            first.version,
+            leased.block_bytes,
+            first,
+            published,
+            list(unpublished),
         )
         return self._signer.sign(token)
 
     @contextmanager
-    def writing(self, leased: Leased, published: int = 0, at: int = 0) -> Iterator[tuple[TransferClient, Block]]:
-        """Connect to the datanode at this place of the pipeline, with the block that it may write."""
+    def writing(
+        self,
+        leased: Leased,
+        published: int = 0,
+        at: int = 0,
+        *,
+        node: str | None = None,
+        unpublished: Sequence[int] = (),
+    ) -> Iterator[tuple[TransferClient, Block]]:
+        """Connect to a datanode, or that at this place of the pipeline, with the block that it may write."""
         first = leased.allocated
-        block = Block(first.chunk, first.version, self.token(leased, published), published)
-        with TransferClient(self._ports[first.pipeline[at].node]) as client:
+        block = Block(first.chunk, first.version, self.token(leased, published, unpublished), published)
+        with TransferClient(self._ports[node or first.pipeline[at].node]) as client:
             yield client, block
 
     @contextmanager

@@ -1,0 +1,73 @@
+"""A datanode that a client of HDFS writes through is killed in the middle of a block."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from oracles.hdfs_transfer import STREAMING_RECOVERY, SUCCESS, sums
+from support.transfer_cluster import TransferCluster
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster.cluster import LocalCluster
+
+PACKET = 64512
+
+
+def test_acknowledged_bytes_survive_the_death_of_the_first_datanode(tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    data = random.Random(seed).randbytes(300 * PACKET)
+    packets = [data[at : at + PACKET] for at in range(0, len(data), PACKET)]
+    with (
+        LocalCluster(tmp_path, datanodes=3, port=0) as cluster,
+        PeaceFileSystem(cluster.http_address, user="alice") as files,
+    ):
+        transfers = TransferCluster(cluster, files, "/")
+        leased = transfers.leased("/big", "DFSClient_a")
+        head = leased.allocated.pipeline[0].node
+        acked = 0
+        with transfers.writing(leased) as (client, block):
+            client.ask_to_write(block)
+            for seqno, piece in enumerate(packets[:200]):
+                client.send(piece, seqno * PACKET, seqno, sums(piece, 512))
+                # As Hadoop's client: at most 80 packets are open.
+                if seqno - acked >= 80:
+                    assert client.ack() == (acked, [SUCCESS])
+                    acked += 1
+            member = next(each for each in cluster.members if each.readiness.node == head)
+            member.kill()
+        assert acked >= 119
+        assert files.read("/big") == b"", "nothing was published"
+        chunk, node = _begun_chunk(tmp_path, cluster, head)
+        leased = transfers.leased("/big", "DFSClient_a")
+        with transfers.writing(leased, node=node, unpublished=[chunk]) as (client, block):
+            answer = client.ask_to_write(block, stage=STREAMING_RECOVERY, received=acked * PACKET)
+            assert answer[1] == [SUCCESS], answer
+            for seqno, piece in enumerate(packets[acked:], acked):
+                client.send(piece, seqno * PACKET, seqno, sums(piece, 512))
+                if seqno - acked >= 80:
+                    assert client.ack() == (acked, [SUCCESS])
+                    acked += 1
+            client.send(b"", len(data), len(packets), b"", last=True)
+            while acked <= len(packets):
+                assert client.ack() == (acked, [SUCCESS])
+                acked += 1
+        assert files.read("/big") == data
+
+
+def _begun_chunk(directory: Path, cluster: LocalCluster, head: str) -> tuple[int, str]:
+    """Return the chunk that other datanodes were receiving, and one of them, by the files that they write."""
+    deadline_s = time.monotonic() + 5
+    while time.monotonic() < deadline_s:
+        for file in directory.glob("datanode-*/staging/*"):
+            node = next(
+                each.readiness.node
+                for each in cluster.members
+                if each.readiness.node and each.name == file.parent.parent.name
+            )
+            if node != head:
+                return int(file.name.split("-")[0], 16), node
+        time.sleep(0.05)
+    raise AssertionError("no other datanode was receiving a chunk")
