@@ -7,6 +7,7 @@ who writes a file. What is kept here besides is soft: which client asked for a b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -32,6 +33,8 @@ from .write import WriteOperations
 # Files that are open for writing at once, as far as blocks of theirs can be recovered, and blocks of one file.
 open_files_max: Final = 50_000
 open_blocks_max: Final = 16
+# Chunks in which a datanode looks for bytes that were acknowledged before another one died.
+begun_chunks_max: Final = 16
 
 
 class NewBlock(NamedTuple):
@@ -55,6 +58,9 @@ class _Open:
     request_id: str
     #: Where each block that is being written begins. The last ones.
     blocks: dict[ChunkId, int] = field(default_factory=dict)
+    #: The file's length when a datanode failed, and the chunks that were begun since then and not published.
+    begun_at: int = 0
+    begun: list[ChunkId] = field(default_factory=list)
 
 
 class OpenFiles:
@@ -129,12 +135,23 @@ class OpenFiles:
             raise LeaseExpired(f"No block {block} is being written by {holder}: its file has to be written again")
         self._check_user(opened, user)
         await self._ctx.until_ready()
+        begun = self._ctx.cluster.assignments.chunks_of(writer_under(opened.lease))
         opened.lease = await self._appending.renumber(inode, opened.lease)
         file = self._file(inode, opened.path)
+        earlier = opened.begun if opened.begun_at == file.length else []
+        opened.begun_at, opened.begun = file.length, [*earlier, *begun][-begun_chunks_max:]
         start = opened.blocks.get(block, file.length)
         lease_token = self._lease_token(opened, file)
         allocated, _head = self._placer.place(file.replication, host, frozenset(), writer_under(opened.lease))
-        return self._block(file, allocated, lease_token, start, published=max(0, file.length - start), block=block)
+        return self._block(
+            file,
+            allocated,
+            lease_token,
+            start,
+            published=max(0, file.length - start),
+            block=block,
+            unpublished=opened.begun,
+        )
 
     def more_datanodes(self, exclude: frozenset[NodeId], count: int) -> list[Hop]:
         """Return live datanodes besides those of a pipeline. Raises NoDatanodes."""
@@ -270,6 +287,7 @@ class OpenFiles:
         *,
         published: int,
         block: ChunkId | None = None,
+        unpublished: Sequence[ChunkId] = (),
     ) -> NewBlock:
         token = BlockWrite(
             expires_s=self._ctx.wall_clock() + write_token_lifetime_s,
@@ -279,5 +297,6 @@ class OpenFiles:
             file_block_bytes=file.block_bytes,
             allocated=allocated,
             published=published,
+            unpublished=list(unpublished),
         )
         return NewBlock(allocated, offset, self._ctx.signer.sign(token), file.replication)

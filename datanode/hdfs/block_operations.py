@@ -17,6 +17,7 @@ from peacefs.protocol.hadoop.datatransfer_pb2 import (
     ERROR_ACCESS_TOKEN,
     ERROR_UNSUPPORTED,
     SUCCESS,
+    BaseHeaderProto,
     BlockOpResponseProto,
     OpBlockChecksumProto,
     OpReadBlockProto,
@@ -29,7 +30,7 @@ from peacefs.protocol.hadoop.datatransfer_pb2 import (
 )
 from peacefs.protocol.hadoop.hdfs_pb2 import TokenProto
 from peacefs.protocol.limits import handshake_timeout_s
-from peacefs.protocol.tokens import BlockWrite, FileLease, Signer
+from peacefs.protocol.tokens import BlockWrite, ChunkRead, FileLease, Signer
 from peacefs.runtime.thread_driver import ThreadDriver
 
 from .block_parts import BlockParts, flushed_tail_bytes_max
@@ -116,9 +117,10 @@ class BlockOperations:
                 self._reads.checksum(socket, wanted, _text(wanted.header.token))
                 return True
             case Operation.TRANSFER_BLOCK:
-                # The datanodes of the next pipeline get every byte through our own chain.
-                self._verified(socket.receive_message(OpTransferBlockProto).header.baseHeader.token)
+                transfer = socket.receive_message(OpTransferBlockProto)
                 on_request()
+                # Nothing is copied: the datanodes of the next pipeline get every byte through our own chain.
+                self._verify_reader(transfer.header.baseHeader)
                 socket.send_message(BlockOpResponseProto(status=SUCCESS))
                 return False
             case Operation.REQUEST_SHORT_CIRCUIT_FDS:
@@ -137,6 +139,11 @@ class BlockOperations:
             case _:
                 raise Unsupported(f"{operation.name} is between HDFS's own datanodes and is not served here")
 
+    def _verify_reader(self, header: BaseHeaderProto) -> None:
+        token = self._signer.verify(_text(header.token), ChunkRead, self._wall_clock())
+        if token.chunk != header.block.blockId:
+            raise AccessDenied("the token is for another block")
+
     def _verified(self, token: TokenProto) -> BlockWrite:
         return self._signer.verify(_text(token), BlockWrite, self._wall_clock())
 
@@ -150,6 +157,8 @@ class BlockOperations:
             lease.holder,
             self._grants,
             has_lease=True,
+            # A client of HDFS was told the pipeline of its block, and turns to its nodes if the first one dies.
+            needs_grants=False,
             merge_bytes=flushed_tail_bytes_max // 2,
         )
         parts = BlockParts(flusher, self._driver, self._budget)

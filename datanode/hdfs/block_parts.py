@@ -9,8 +9,9 @@ from typing import Final
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_flusher import FileFlusher
+from peacefs.datanode.pipeline.orphaned_chunks import orphan_bytes_min
 from peacefs.protocol.errors import PeacefsError, PeerUnreachable
-from peacefs.protocol.limits import fast_lane_bytes_max, hop_timeout_s, packet_bytes
+from peacefs.protocol.limits import hop_timeout_s, packet_bytes
 from peacefs.runtime import effects as fx
 from peacefs.runtime.thread_driver import ThreadDriver
 
@@ -21,13 +22,14 @@ budget_wait_s: Final = 60.0
 # How long a publication is repeated while no coordinator answers: less than a client waits for an acknowledgement.
 publish_again_s: Final = 60.0
 publish_again_pause_s: Final = 0.5
-# A longer part is written while it comes. A shorter one is in the fast lane even together with a flushed tail. So
-# a granted chunk always begins where the block's published bytes end.
-kept_part_bytes_max: Final = fast_lane_bytes_max // 2
+# A longer part is written while it comes. A shorter one has less than `orphan_bytes_min` even with a flushed tail.
+# So a chunk that later hops keep always begins where the block's published bytes end.
+kept_part_bytes_max: Final = orphan_bytes_min // 2
 # Flushed bytes that a block keeps, to write them anew together with what follows.
-flushed_tail_bytes_max: Final = fast_lane_bytes_max - kept_part_bytes_max
-# What a writer has taken, and not handed to the network yet: packets in its hands and in the head's.
-bytes_on_their_way: Final = 4 * packet_bytes
+flushed_tail_bytes_max: Final = orphan_bytes_min - kept_part_bytes_max
+# Bytes of a part that are not counted as forwarded yet: packets in the hands of the writer and of the head, and as
+# many as a later hop must have to keep them.
+bytes_on_their_way: Final = orphan_bytes_min + 4 * packet_bytes
 
 log = logging.getLogger("peacefs.hdfs")
 
@@ -66,11 +68,7 @@ class BlockParts:
     @property
     def is_idle(self) -> bool:
         """True if nothing of the part is being written."""
-        waiting_bytes = self._part.waiting_bytes
-        if self._writing is None or not waiting_bytes:
-            return True
-        # Not begun: the writer waits until it knows whether the part needs a grant.
-        return waiting_bytes == self.unpublished_bytes <= fast_lane_bytes_max
+        return self._writing is None or not self._part.waiting_bytes
 
     @property
     def forwarded_bytes(self) -> int:
@@ -90,7 +88,7 @@ class BlockParts:
                 self._join()
                 self._flush(b"")
             else:
-                self._flush(b"".join(iter(lambda: part.take(fast_lane_bytes_max), b"")))
+                self._flush(b"".join(iter(lambda: part.take(kept_part_bytes_max), b"")))
         finally:
             self._budget.give_back(self.unpublished_bytes)
             self.unpublished_bytes = 0

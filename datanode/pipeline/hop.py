@@ -171,7 +171,7 @@ class PipelineHop:
             sealed = yield from self._store.seal(staged, sums, data)
             seal_s = watch.lap()
         except PeacefsError as fault:
-            if self._orphans is not None and stream.token.nodes[0] != self._node:
+            if self._orphans is not None:
                 yield from self._orphans.give_up(staged, stream.token, fault)
             else:
                 yield from self._store.discard(staged)

@@ -22,6 +22,8 @@ from peacefs.runtime import effects as fx
 
 orphans_kept_s: Final = 60.0
 orphans_kept_max: Final = 16
+# Shorter chunks are not kept. A client of HDFS hears of none before it is whole.
+orphan_bytes_min: Final = 1 * MIB
 # How much of such a chunk is read at once: a whole number of checksum blocks.
 orphan_piece_bytes: Final = 1 * MIB
 
@@ -41,10 +43,10 @@ class OrphanedChunks:
     def give_up(self, staged: Staged, token: ChunkWrite, fault: PeacefsError) -> fx.Steps[None]:
         """End a chunk that cannot be received any more: keep it if its upstream hop has died, or discard it.
 
-        Only granted chunks are kept. A client has heard of no smaller one before it was whole.
+        Clients of HDFS, and copies, have no grants.
         """
         is_upstream = isinstance(fault, PeerUnreachable | PeerTimeout) and fault.culprit is None
-        if not (is_upstream and token.grant and staged.file is not None):
+        if not is_upstream or token.grant or staged.length < orphan_bytes_min:
             yield from self._store.discard(staged)
             return
         with self._changed:
