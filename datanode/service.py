@@ -77,6 +77,7 @@ from .gateway.url_tokens import UrlTokens
 from .hdfs.block_operations import BlockOperations
 from .hdfs.block_reader import BlockReads
 from .hdfs.heartbeats import Heartbeats
+from .hdfs.replica_questions import ReplicaQuestions
 from .hdfs.transfer_server import TransferServer
 from .options import DatanodeOptions
 from .pipeline.active_streams import StreamsUnderWay
@@ -355,7 +356,8 @@ class Datanode:
             self._orphans,
             wall_clock=self._clock.now_s,
         )
-        return TransferServer(self._options.host, port, operations, heartbeats)
+        questions = ReplicaQuestions(self._store)
+        return TransferServer(self._options.host, port, operations, heartbeats, questions)
 
     def _begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
         self._data_server.begin(with_begun_calls(steps, self._link.begin_call), ended)

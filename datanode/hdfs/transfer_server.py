@@ -9,11 +9,13 @@ import threading
 from typing import Final
 
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerError, StartupError
+from peacefs.protocol.limits import handshake_timeout_s
 from peacefs.runtime.effects import Address
 from peacefs.runtime.frame_budget import ConnectionCounts
 
 from .block_operations import BlockOperations
 from .heartbeats import Heartbeats
+from .replica_questions import ReplicaQuestions
 from .transfer_socket import TransferSocket
 
 # HDFS: dfs.datanode.max.transfer.threads.
@@ -25,7 +27,7 @@ log = logging.getLogger("peacefs.hdfs")
 
 
 class TransferServer:
-    """The port of the data transfer protocol, from `start` to `stop`. The service makes it.
+    """The port of both protocols of HDFS's datanodes, from `start` to `stop`. The service makes it.
 
     If there are too many connections, the oldest that has not made a request yet is closed for a new one.
     """
@@ -36,6 +38,7 @@ class TransferServer:
         port: int,
         operations: BlockOperations,
         heartbeats: Heartbeats,
+        questions: ReplicaQuestions,
         *,
         connections_max: int = transfer_connections_max,
         per_address_max: int = transfer_connections_per_address_max,
@@ -43,6 +46,7 @@ class TransferServer:
         """Listen on a port, 0 for a free one. Raises StartupError."""
         self._operations = operations
         self._heartbeats = heartbeats
+        self._questions = questions
         self._connections_max = connections_max
         self._crowd: ConnectionCounts[str] = ConnectionCounts(per_address_max)
         self._lock = threading.Lock()
@@ -130,7 +134,11 @@ class TransferServer:
                 self._silent.pop(connection, None)
 
         try:
-            self._operations.serve(connection, requested)
+            if connection.begins_with(b"hrpc", handshake_timeout_s) or connection.begins_with(b"GET ", 0.0):
+                requested()
+                self._questions.serve(connection)
+            else:
+                self._operations.serve(connection, requested)
             connection.close_politely()
         except PeerError as fault:
             log.debug("client of HDFS at %s: %s", connection.peer, fault.message)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from google.protobuf.message import Message
 
 from peacefs.protocol.checksums import Bytes
-from peacefs.protocol.errors import PeerTimeout, PeerUnreachable
+from peacefs.protocol.errors import PeerError, PeerTimeout, PeerUnreachable
 from peacefs.protocol.hadoop.data_transfer import (
     OPERATION,
     PACKET_LENGTHS,
@@ -27,6 +27,7 @@ from peacefs.protocol.hadoop.data_transfer import (
 )
 from peacefs.protocol.hadoop.datatransfer_pb2 import PacketHeaderProto
 from peacefs.protocol.limits import KIB, last_word_timeout_s
+from peacefs.runtime.secret import is_loopback
 
 # What one call receives at most; a larger packet has its buffer grow as it comes.
 ahead_bytes: Final = 256 * KIB
@@ -68,6 +69,34 @@ class TransferSocket:
     def has_more(self, timeout_s: float = 0.0) -> bool:
         """Return whether there is something to read, or the end, within `timeout_s`."""
         return self._end > self._at or bool(self._readable.poll(max(0.0, timeout_s) * 1000))
+
+    def begins_with(self, magic: bytes, wait_s: float) -> bool:
+        """Return whether the client's first bytes are these; False if they do not come within `wait_s`."""
+        deadline_s = time.monotonic() + wait_s
+        try:
+            while self._end - self._at < len(magic):
+                if not magic.startswith(self._buffer[self._at : self._end]):
+                    return False
+                self._fill(self._end - self._at + 1, deadline_s)
+        except PeerError:
+            return False
+        return self._buffer[self._at :].startswith(magic)
+
+    def receive_some(self) -> bytes:
+        """Return what has come; empty at the end."""
+        try:
+            self._fill(1, time.monotonic() + begun_message_timeout_s)
+        except PeerUnreachable:
+            return b""
+        some, self._at = bytes(self._buffer[self._at : self._end]), self._end
+        return some
+
+    @property
+    def is_local(self) -> bool:
+        """True if the client is on this machine."""
+        with contextlib.suppress(OSError):
+            return is_loopback(self._socket.getpeername()[0])
+        return False
 
     def receive_operation(self, wait_s: float) -> Operation | None:
         """Return the next operation; None if the client ends or says nothing for `wait_s`."""

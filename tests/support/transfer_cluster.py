@@ -28,6 +28,11 @@ class TransferCluster:
             each.readiness.node: each.readiness.hdfs_port for each in cluster.members if each.readiness.node
         }
 
+    @property
+    def any_port(self) -> int:
+        """The HDFS port of one of the datanodes."""
+        return min(self._ports.values())
+
     def leased(self, path: str, holder: str = "DFSClient_1", block_bytes: int = 64 * MIB) -> Leased:
         """Make an empty file, or extend one, and take its lease."""
         if not self.files.exists(path):
