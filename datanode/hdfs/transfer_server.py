@@ -134,7 +134,9 @@ class TransferServer:
                 self._silent.pop(connection, None)
 
         try:
-            if connection.begins_with(b"hrpc", handshake_timeout_s) or connection.begins_with(b"GET ", 0.0):
+            if not connection.has_more(handshake_timeout_s):
+                return
+            if connection.begins_with(b"hrpc") or connection.begins_with(b"GET "):
                 requested()
                 self._questions.serve(connection)
             else:

@@ -70,9 +70,9 @@ class TransferSocket:
         """Return whether there is something to read, or the end, within `timeout_s`."""
         return self._end > self._at or bool(self._readable.poll(max(0.0, timeout_s) * 1000))
 
-    def begins_with(self, magic: bytes, wait_s: float) -> bool:
-        """Return whether the client's first bytes are these; False if they do not come within `wait_s`."""
-        deadline_s = time.monotonic() + wait_s
+    def begins_with(self, magic: bytes) -> bool:
+        """Return whether the client's first bytes are these; False if they do not come in time."""
+        deadline_s = time.monotonic() + begun_message_timeout_s
         try:
             while self._end - self._at < len(magic):
                 if not magic.startswith(self._buffer[self._at : self._end]):

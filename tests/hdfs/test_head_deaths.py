@@ -6,6 +6,7 @@ import random
 import time
 from pathlib import Path
 
+import pytest
 from oracles.hdfs_transfer import STREAMING_RECOVERY, SUCCESS, sums
 from support.transfer_cluster import TransferCluster
 
@@ -15,6 +16,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 PACKET = 64512
 
 
+@pytest.mark.evidence("hdfs-head-dies")
 def test_acknowledged_bytes_survive_the_death_of_the_first_datanode(tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
