@@ -47,7 +47,7 @@ class BlockWriter:
         heartbeats: Heartbeats,
         earlier: EarlierBytes,
     ) -> None:
-        """Raises BadRequest."""
+        """Prepare to write what `wanted` and `token` say. Raises BadRequest for impossible sums or pipelines."""
         if len(wanted.targets) >= pipeline_hops_max:
             raise BadRequest(f"a pipeline of {len(wanted.targets) + 1} datanodes; at most {pipeline_hops_max}")
         self._socket = socket

@@ -29,7 +29,7 @@ class PacketSums:
     """Checksums of one type, each over `unit` bytes. NULL has none."""
 
     def __init__(self, kind: ChecksumTypeProto, unit: int) -> None:
-        """Raises BadRequest if there is no such type or unit."""
+        """Use this type over units of this size. Raises BadRequest if there is no such type or unit."""
         if kind != CHECKSUM_NULL and kind not in _CRCS:
             raise BadRequest(f"there is no checksum of type {kind}")
         if not 0 < unit <= unit_bytes_max:
