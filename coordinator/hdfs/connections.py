@@ -109,6 +109,6 @@ class Connections:
         self._methods[raw] = name, method
 
     def refuse_overload(self) -> None:
-        """Raises Overloaded if too many calls are under way for another one to begin."""
+        """Raise Overloaded if too many calls are under way for another one to begin."""
         if len(self._waiting) >= http_requests_in_flight_max:
             raise Overloaded(f"{len(self._waiting)} calls are under way already; try again")

@@ -279,7 +279,7 @@ def writer_with(request_id: str) -> str:
 
 
 def writer_under(lease: Lease) -> str:
-    """The name of who writes a file under this lease."""
+    """Return the name of the writer under a lease. Chunks are assigned to this name."""
     return f"lease {lease.number}"
 
 

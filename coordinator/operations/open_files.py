@@ -184,12 +184,12 @@ class OpenFiles:
         return True
 
     async def sync(self, path: str, inode: InodeId, user: str, holder: str) -> None:
-        """The writer is there. What it has flushed is durable already. Raises LeaseExpired."""
+        """Renew the lease of a writer that has flushed. What it flushed is durable. Raises LeaseExpired."""
         file, opened = self._leased(path, inode, user, holder)
         self._renew(file.inode, opened.lease)
 
     async def renew(self, holder: str) -> None:
-        """The client is there: renew the leases of all files that it writes."""
+        """Renew the leases of all files that a client writes."""
         for inode in list(self._of_holder.get(holder) or self._ctx.reader.leases_of(holder)):
             opened = self._open.get(inode)
             lease = self._ctx.reader.lease(inode) if opened is None else opened.lease
