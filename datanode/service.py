@@ -403,7 +403,6 @@ class Datanode:
             streams=list(self._streams.headed_here()),
             commit_seen=self._directory.commit_seen,
             hdfs_port=0 if self._hdfs is None else self._hdfs.address[1],
-            hdfs_rpc_port=0 if self._hdfs is None else self._hdfs.address[1],
         )
 
     def replicas(self) -> Sequence[Replica]:
