@@ -91,7 +91,7 @@ class HadoopRpc:
         self.client = os.urandom(16)
         self._address = (host, port)
         self._context = context(user, real_user)
-        self._calls = 0
+        self.calls = 0
         self._socket = socket.socket()
         try:
             self.connect()
@@ -103,7 +103,7 @@ class HadoopRpc:
     def bare(cls, host: str, port: int) -> HadoopRpc:
         """Return a connection on which nothing has been sent."""
         made = cls.__new__(cls)
-        made.client, made._calls = os.urandom(16), 0
+        made.client, made.calls = os.urandom(16), 0
         made._socket = socket.create_connection((host, port), timeout=_PATIENCE_S)
         return made
 
@@ -156,9 +156,9 @@ class HadoopRpc:
     ) -> M:
         """Call a method; `again` repeats the last call's id. Raises RemoteError, OSError."""
         if not again:
-            self._calls += 1
+            self.calls += 1
         raw = request if isinstance(request, bytes) else request.SerializeToString()
-        header = call_header(self._calls, self.client, int(again))
+        header = call_header(self.calls, self.client, int(again))
         self._socket.sendall(frame(header, method_header(method, protocol, version), raw))
         found: M = answer.FromString(self.heard()[1])
         return found
