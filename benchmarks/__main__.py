@@ -21,6 +21,7 @@ _ALL = (
     "hops",
     "small_reads",
     "metadata_ops",
+    "hdfs_names",
     "namespace_scale",
     "clients",
     "peers",
