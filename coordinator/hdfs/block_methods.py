@@ -55,7 +55,7 @@ async def _get_block_locations(
     offset, length = signed(asked.offset), signed(asked.length)
     if offset < 0 or length < 0:
         raise IllegalChange(f"Negative {'offset' if offset < 0 else 'length'} is not supported. File: {asked.src}")
-    found = await _located(call, asked.src, offset, length)
+    found = await _located(call, call.path(asked.src), offset, length)
     return pb.GetBlockLocationsResponseProto(locations=call.served.blocks.blocks(found))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from google.protobuf.message import Message
 
@@ -14,9 +14,15 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
+from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.messages import NameCall
 
 from .block_messages import BlockMessages
+
+#: HDFS's name for a file by its id.
+_BY_INODE: Final = "/.reserved/.inodes/"
+_INODE_DIGITS_MAX: Final = 19
+_INODE_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,18 @@ class MethodCall:
     @property
     def files(self) -> Files:
         return self.served.files
+
+    def path(self, text: str) -> str:
+        """Return a path that a client may read. It may name a file by its id, as HDFS's path handles do.
+
+        Raises FileNotFound if no file has that id.
+        """
+        if not text.startswith(_BY_INODE):
+            return text
+        number, slash, below = text.removeprefix(_BY_INODE).partition("/")
+        if not number.isascii() or not number.isdigit() or len(number) > _INODE_DIGITS_MAX:
+            raise FileNotFound(f"File does not exist: {text}")
+        return self.files.names.path_of(min(int(number), _INODE_MAX)) + slash + below
 
     async def name(self, asked: NameCall) -> Any:
         """Carry out an operation of the table of names, and return its result."""

@@ -18,7 +18,7 @@ from peacefs.protocol.hadoop.hdfs_pb2 import (
 
 from .block_methods import located_status
 from .method import Method, MethodCall
-from .statuses import content_summary_proto, hot_policy_proto, quota_usage_proto, signed, status_proto
+from .statuses import content_summary_proto, fill_status, hot_policy_proto, quota_usage_proto, signed, status_proto
 
 #: HDFS's value for a quota that should not change.
 _QUOTA_UNCHANGED: Final = 2**63 - 1
@@ -33,7 +33,7 @@ async def _status(call: MethodCall, path: str) -> InodeStatus:
 
 async def _get_file_info(call: MethodCall, asked: pb.GetFileInfoRequestProto) -> pb.GetFileInfoResponseProto:
     try:
-        return pb.GetFileInfoResponseProto(fs=status_proto(await _status(call, asked.src)))
+        return pb.GetFileInfoResponseProto(fs=status_proto(await _status(call, call.path(asked.src))))
     except FileNotFound:
         return pb.GetFileInfoResponseProto()
 
@@ -51,21 +51,25 @@ async def _get_located_info(
     call: MethodCall, asked: pb.GetLocatedFileInfoRequestProto
 ) -> pb.GetLocatedFileInfoResponseProto:
     try:
-        status = await _status(call, asked.src)
-        return pb.GetLocatedFileInfoResponseProto(fs=await located_status(call, asked.src, status))
+        path = call.path(asked.src)
+        status = await _status(call, path)
+        return pb.GetLocatedFileInfoResponseProto(fs=await located_status(call, path, status))
     except FileNotFound:
         return pb.GetLocatedFileInfoResponseProto()
 
 
-async def _page(call: MethodCall, path: str, after: bytes, *, needs_location: bool) -> DirectoryListingProto:
+async def _fill_page(
+    listing: DirectoryListingProto, call: MethodCall, path: str, after: bytes, *, needs_location: bool
+) -> None:
+    """Fill in a page of a directory, after a name."""
     page = await call.name(m.GetListing(path, call.user, start_after=after.decode(errors="replace")))
-    entries = [
-        await located_status(call, _child(path, status), status)
-        if needs_location and status.kind is InodeKind.FILE
-        else status_proto(status)
-        for status in page.entries
-    ]
-    return DirectoryListingProto(partialListing=entries, remainingEntries=page.remaining)
+    listing.remainingEntries = page.remaining
+    entries = listing.partialListing
+    for status in page.entries:
+        if needs_location and status.kind is InodeKind.FILE:
+            entries.append(await located_status(call, _child(path, status), status))
+        else:
+            fill_status(entries.add(), status)
 
 
 def _child(path: str, status: InodeStatus) -> str:
@@ -74,8 +78,11 @@ def _child(path: str, status: InodeStatus) -> str:
 
 async def _get_listing(call: MethodCall, asked: pb.GetListingRequestProto) -> pb.GetListingResponseProto:
     try:
-        page = await _page(call, asked.src, asked.startAfter, needs_location=asked.needLocation)
-        return pb.GetListingResponseProto(dirList=page)
+        found = pb.GetListingResponseProto()
+        await _fill_page(
+            found.dirList, call, call.path(asked.src), asked.startAfter, needs_location=asked.needLocation
+        )
+        return found
     except FileNotFound:
         return pb.GetListingResponseProto()
 
@@ -91,7 +98,8 @@ async def _get_batched_listing(
     listing = BatchedDirectoryListingProto(parentIdx=at)
     remaining = 0
     try:
-        page = await _page(call, asked.paths[at], after, needs_location=asked.needLocation)
+        page = DirectoryListingProto()
+        await _fill_page(page, call, asked.paths[at], after, needs_location=asked.needLocation)
         listing.partialListing.extend(page.partialListing)
         remaining = page.remainingEntries
     except PathError as error:

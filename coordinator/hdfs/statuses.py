@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from peacefs.coordinator.calls.webhdfs_json import shown_limit
@@ -21,6 +22,8 @@ from peacefs.protocol.hadoop.hdfs_pb2 import (
 )
 from peacefs.protocol.values.acl_entries import AclEntry, EntryType, Scope, acl_text, parse_acl
 
+# Parts of statuses that many files have in common, and that are remembered.
+common_parts_max: Final = 1024
 #: HDFS's number of the policy for replicas on disks.
 HOT_POLICY: Final = 7
 _UNSPECIFIED_POLICY: Final = 0
@@ -32,22 +35,52 @@ _HAS_ACL: Final = HdfsFileStatusProto.HAS_ACL
 
 
 def status_proto(status: InodeStatus, blocks: LocatedBlocksProto | None = None) -> HdfsFileStatusProto:
-    is_directory = status.kind is InodeKind.DIRECTORY
+    made = HdfsFileStatusProto()
+    fill_status(made, status)
+    if blocks is not None:
+        made.locations.CopyFrom(blocks)
+    return made
+
+
+def fill_status(made: HdfsFileStatusProto, status: InodeStatus) -> None:
+    """Fill in a status. Most of it is copied, because many files of a listing have it in common."""
+    made.CopyFrom(
+        _common(
+            status.kind is InodeKind.DIRECTORY,
+            status.permission,
+            status.owner,
+            status.group,
+            status.replication,
+            status.block_bytes,
+            bool(status.acl),
+        )
+    )
+    made.path = status.name.encode()
+    made.length = status.length
+    made.modification_time = status.modified_ms
+    made.access_time = status.accessed_ms
+    made.fileId = status.inode
+
+
+@lru_cache(common_parts_max)
+def _common(
+    is_directory: bool,
+    permission: int,
+    owner: str,
+    group: str,
+    replication: int,
+    block_bytes: int,
+    has_acl: bool,
+) -> HdfsFileStatusProto:
     return HdfsFileStatusProto(
         fileType=_DIRECTORY if is_directory else _FILE,
-        path=status.name.encode(),
-        length=status.length,
-        permission=FsPermissionProto(perm=status.permission),
-        owner=status.owner,
-        group=status.group,
-        modification_time=status.modified_ms,
-        access_time=status.accessed_ms,
-        block_replication=0 if is_directory else status.replication,
-        blocksize=0 if is_directory else status.block_bytes,
-        locations=blocks,
-        fileId=status.inode,
+        permission=FsPermissionProto(perm=permission),
+        owner=owner,
+        group=group,
+        block_replication=0 if is_directory else replication,
+        blocksize=0 if is_directory else block_bytes,
         storagePolicy=_UNSPECIFIED_POLICY,
-        flags=_HAS_ACL if status.acl else 0,
+        flags=_HAS_ACL if has_acl else 0,
     )
 
 

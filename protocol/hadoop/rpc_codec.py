@@ -31,7 +31,8 @@ _LENGTH_BYTES: Final = 4
 _VARINT_BYTES_MAX: Final = 5
 #: A client id is a UUID; clients that have none send no bytes.
 _CLIENT_ID_BYTES: Final = (0, 16)
-_SUCCESS: Final = RpcResponseHeaderProto.SUCCESS
+#: Status, version, and the tag of the client id in the header of an answer.
+_SUCCESS_AND_VERSION: Final = bytes((0x10, 0, 0x18, _VERSION, 0x3A))
 #: What a browser is answered.
 HTTP_ANSWER: Final = (
     b"HTTP/1.1 404 Not Found\r\nContent-type: text/plain\r\nConnection: close\r\n\r\n"
@@ -113,7 +114,8 @@ class RequestReader:
         frame = bytes(self._buffer[begin:end])
         self._at = end
         raw, body = cut_message(frame)
-        header = decode(RpcRequestHeaderProto, raw)
+        # Its texts are not looked at: nothing here reads one.
+        header = _parsed(RpcRequestHeaderProto, raw)
         if len(header.clientId) not in _CLIENT_ID_BYTES:
             raise ProtocolViolation(f"a client id has 16 bytes, not {len(header.clientId)}")
         return Request(header, body)
@@ -121,6 +123,11 @@ class RequestReader:
 
 def cut_message(raw: bytes) -> tuple[bytes, bytes]:
     """Return the message that begins `raw`, without its length, and the bytes after it."""
+    if raw and raw[0] < 0x80:
+        end = 1 + raw[0]
+        if end > len(raw):
+            raise ProtocolViolation(f"a message of {raw[0]} bytes ends beyond its frame")
+        return raw[1:end], raw[end:]
     length = shift = 0
     for at, byte in enumerate(raw[:_VARINT_BYTES_MAX], 1):
         length |= (byte & 0x7F) << shift
@@ -134,6 +141,13 @@ def cut_message(raw: bytes) -> tuple[bytes, bytes]:
 
 def decode(kind: type[M], raw: bytes) -> M:
     """Return a message with all that is required in it, whose texts are UTF-8."""
+    message = _parsed(kind, raw)
+    if not raw.isascii():
+        _check_texts(message)
+    return message
+
+
+def _parsed(kind: type[M], raw: bytes) -> M:
     try:
         message: M = kind.FromString(raw)
     except DecodeError:
@@ -141,8 +155,6 @@ def decode(kind: type[M], raw: bytes) -> M:
     if not message.IsInitialized():
         missing = ", ".join(message.FindInitializationErrors())
         raise ProtocolViolation(f"a {kind.__name__} lacks {missing}")
-    if not raw.isascii():
-        _check_texts(message)
     return message
 
 
@@ -169,7 +181,20 @@ def method_of(raw: bytes) -> RequestHeaderProto:
 
 def success(header: RpcRequestHeaderProto, reply: Message) -> bytes:
     """Return the answer to a call."""
-    return _frame(_answered(header, _SUCCESS), reply)
+    # The header as protobuf would write it. It is the same for all calls of a client, but for a number.
+    answered = b"".join(
+        (
+            b"\x08",
+            _varint(header.callId & 0xFFFFFFFF),
+            _SUCCESS_AND_VERSION,
+            bytes((len(header.clientId),)),
+            header.clientId,
+            b"\x40",
+            _varint((header.retryCount << 1 ^ header.retryCount >> 31) & 0xFFFFFFFF),
+        )
+    )
+    frame = b"".join((_varint(len(answered)), answered, _with_length(reply.SerializeToString())))
+    return len(frame).to_bytes(_LENGTH_BYTES) + frame
 
 
 def failure(
@@ -177,11 +202,18 @@ def failure(
 ) -> bytes:
     """Return the answer to a call that failed with an exception of Java; after a fatal one the client closes."""
     status = RpcResponseHeaderProto.FATAL if is_fatal else RpcResponseHeaderProto.ERROR
-    answered = _answered(header, status)
-    answered.exceptionClassName = class_name
-    answered.errorMsg = message
-    answered.errorDetail = detail  # type: ignore[assignment]  # a number of RpcErrorCodeProto
-    return _frame(answered)
+    answered = RpcResponseHeaderProto(
+        callId=header.callId & 0xFFFFFFFF,
+        status=status,
+        serverIpcVersionNum=_VERSION,
+        clientId=header.clientId,
+        retryCount=header.retryCount,
+        exceptionClassName=class_name,
+        errorMsg=message,
+        errorDetail=detail,  # type: ignore[arg-type]  # a number of RpcErrorCodeProto
+    )
+    frame = _with_length(answered.SerializeToString())
+    return len(frame).to_bytes(_LENGTH_BYTES) + frame
 
 
 def connection_failure(class_name: str, message: str, detail: int) -> bytes:
@@ -195,30 +227,16 @@ def sasl_answer(message: RpcSaslProto) -> bytes:
     return success(RpcRequestHeaderProto(callId=SASL_CALL, clientId=b""), message)
 
 
-def _answered(
-    header: RpcRequestHeaderProto, status: RpcResponseHeaderProto.RpcStatusProto
-) -> RpcResponseHeaderProto:
-    return RpcResponseHeaderProto(
-        callId=header.callId & 0xFFFFFFFF,
-        status=status,
-        serverIpcVersionNum=_VERSION,
-        clientId=header.clientId,
-        retryCount=header.retryCount,
-    )
-
-
-def _frame(header: RpcResponseHeaderProto, reply: Message | None = None) -> bytes:
-    frame = _with_length(header.SerializeToString())
-    if reply is not None:
-        frame += _with_length(reply.SerializeToString())
-    return len(frame).to_bytes(_LENGTH_BYTES) + frame
-
-
 def _with_length(raw: bytes) -> bytes:
-    length = len(raw)
-    prefix = bytearray()
-    while length > 0x7F:
-        prefix.append(length & 0x7F | 0x80)
-        length >>= 7
-    prefix.append(length)
-    return bytes(prefix) + raw
+    return _varint(len(raw)) + raw
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    made.append(number)
+    return bytes(made)

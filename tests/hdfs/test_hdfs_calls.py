@@ -121,6 +121,23 @@ def test_refusals_bear_the_names_of_hdfs(
     assert refused.value.class_name == java_class
 
 
+def test_file_is_found_by_its_id_wherever_it_was_moved(rpc: HadoopRpc, home: str) -> None:
+    """HDFS's path handles name files by their ids."""
+    mkdirs(rpc, f"{home}/d/e")
+
+    def status(path: str) -> pb.GetFileInfoResponseProto:
+        return rpc.call("getFileInfo", pb.GetFileInfoRequestProto(src=path), pb.GetFileInfoResponseProto)
+
+    number = status(f"{home}/d").fs.fileId
+    inner = status(f"{home}/d/e").fs.fileId
+    moved = pb.Rename2RequestProto(src=f"{home}/d", dst=f"{home}/moved", overwriteDest=False)
+    rpc.call("rename2", moved, pb.Rename2ResponseProto)
+    assert status(f"/.reserved/.inodes/{number}").fs.fileId == number
+    assert status(f"/.reserved/.inodes/{number}/e").fs.fileId == inner
+    for nothing in (number + 1_000_000, "x", "", "9" * 19, "9" * 30, f"{number}/e/f"):
+        assert not status(f"/.reserved/.inodes/{nothing}").HasField("fs")
+
+
 def test_nobody_acts_for_others_without_a_rule(address: tuple[str, int]) -> None:
     with HadoopRpc(*address, "alice", real_user="oozie") as rpc, pytest.raises(RemoteError) as refused:
         mkdirs(rpc, "/tmp/x")
