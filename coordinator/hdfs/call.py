@@ -102,7 +102,7 @@ class OpenMethodCall(Watched):
         self._audit = audit
         self._context = TraceContext()
         self.name = name
-        self._call = MethodCall(served, asker.user, asker.host, _request_id(header))
+        self._call = MethodCall(served, asker.user, asker.host, header.clientId, header.callId)
 
     async def carry_out(self) -> Message | PeacefsError:
         """Return the answer that `finish` takes. An error is an answer, too."""
@@ -161,8 +161,3 @@ class OpenMethodCall(Watched):
             seconds=seconds,
             trace=self._context.id,
         )
-
-
-def _request_id(header: RpcRequestHeaderProto) -> str:
-    """Return the call's id for the retry cache: the same when a client asks again."""
-    return f"{header.clientId.hex()}-{header.callId}" if header.clientId else ""

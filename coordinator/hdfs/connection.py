@@ -76,6 +76,7 @@ class HdfsConnection(asyncio.Protocol):
         self._is_paused = False
         self._is_counted = False
         self._heard_s = 0.0
+        self._held_bytes = 0
         self._deadline: asyncio.TimerHandle
         self._frame_deadline: asyncio.TimerHandle | None = None
 
@@ -269,6 +270,8 @@ class HdfsConnection(asyncio.Protocol):
 
     def _expect_rest(self, begun_bytes: int) -> None:
         """Note how many bytes of an unfinished frame are held. The frame must end in time."""
+        if not begun_bytes and not self._held_bytes:
+            return
         is_held_up = not self._has_turn or self._calls >= calls_per_connection_max
         is_awaited = begun_bytes > 0 and not is_held_up
         if not is_awaited and self._frame_deadline is not None:
@@ -277,6 +280,7 @@ class HdfsConnection(asyncio.Protocol):
         elif is_awaited and self._frame_deadline is None:
             loop = asyncio.get_running_loop()
             self._frame_deadline = loop.call_later(begun_frame_timeout_s, self._give_up)
+        self._held_bytes = begun_bytes
         longest = self._shared.frames.hold(self, begun_bytes)
         if longest is not None:
             longest.refuse(self._shared.frames.overloaded())

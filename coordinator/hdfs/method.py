@@ -50,14 +50,20 @@ class MethodCall:
     #: On whose behalf the method is carried out.
     user: str
     host: str | None
-    #: The call's id in the retry cache.
-    request_id: str
+    #: The client's id and the call's.
+    client: bytes
+    number: int
     #: Who was authenticated; None if names are believed.
     caller: Caller | None = None
     #: The service's address, as the client names it.
     service: str = ""
     #: The message that was carried out, for the audit log.
     asked: NameCall | None = field(default=None)
+
+    @property
+    def request_id(self) -> str:
+        """The call's id for the retry cache: the same when a client asks again."""
+        return f"{self.client.hex()}-{self.number}" if self.client else ""
 
     @property
     def files(self) -> Files:

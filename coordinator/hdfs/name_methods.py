@@ -33,9 +33,12 @@ async def _status(call: MethodCall, path: str) -> InodeStatus:
 
 async def _get_file_info(call: MethodCall, asked: pb.GetFileInfoRequestProto) -> pb.GetFileInfoResponseProto:
     try:
-        return pb.GetFileInfoResponseProto(fs=status_proto(await _status(call, call.path(asked.src))))
+        status = await _status(call, call.path(asked.src))
     except FileNotFound:
         return pb.GetFileInfoResponseProto()
+    found = pb.GetFileInfoResponseProto()
+    fill_status(found.fs, status)
+    return found
 
 
 async def _get_link_info(
