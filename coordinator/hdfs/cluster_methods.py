@@ -14,6 +14,7 @@ from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.hadoop import namenode_pb2 as pb
 from peacefs.protocol.hadoop.hdfs_pb2 import (
     ChecksumTypeProto,
+    CorruptFileBlocksProto,
     DatanodeStorageProto,
     FsServerDefaultsProto,
     StorageReportProto,
@@ -145,6 +146,17 @@ async def _storages(
     return pb.GetDatanodeStorageReportResponseProto(datanodeStorageReports=reports)
 
 
+async def _corrupt_files(
+    call: MethodCall, asked: pb.ListCorruptFileBlocksRequestProto
+) -> pb.ListCorruptFileBlocksResponseProto:
+    """Answer that no file is corrupt, if so. No index leads from a missing chunk to its files."""
+    await call.files.names.status(asked.path, call.user)
+    missing = len(call.served.cluster.chunks.missing)
+    if missing:
+        raise Unsupported(f"{missing} chunks have no good replica: `peacefs fsck` names their files")
+    return pb.ListCorruptFileBlocksResponseProto(corrupt=CorruptFileBlocksProto(cookie=asked.cookie))
+
+
 async def _safe_mode(call: MethodCall, asked: pb.SetSafeModeRequestProto) -> pb.SetSafeModeResponseProto:
     if asked.action == pb.SAFEMODE_ENTER:
         raise Unsupported("safe mode cannot be entered by command: a coordinator is in it after its start alone")
@@ -206,6 +218,9 @@ CLUSTER_METHODS: Final[Mapping[str, Method]] = {
     "getDatanodeReport": Method(pb.GetDatanodeReportRequestProto, _datanodes, is_read=True),
     "getDatanodeStorageReport": Method(pb.GetDatanodeStorageReportRequestProto, _storages, is_read=True),
     "getSlowDatanodeReport": Method(pb.GetSlowDatanodeReportRequestProto, _slow_datanodes, is_read=True),
+    "listCorruptFileBlocks": Method(
+        pb.ListCorruptFileBlocksRequestProto, _corrupt_files, is_read=True, path=lambda asked: asked.path
+    ),
     "setSafeMode": Method(pb.SetSafeModeRequestProto, _safe_mode, is_read=True),
     "getHAServiceState": Method(pb.HAServiceStateRequestProto, _state, is_read=True, is_of_any=True),
     "msync": Method(pb.MsyncRequestProto, _msync, is_read=True),

@@ -75,7 +75,6 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "upgradeStatus": _BY_COMMAND,
     "metaSave": _BY_COMMAND,
     "setBalancerBandwidth": _BY_COMMAND,
-    "listCorruptFileBlocks": "use `peacefs fsck`",
     "listOpenFiles": "a coordinator keeps no list of open files that survives a restart",
 }
 
