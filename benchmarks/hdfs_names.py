@@ -6,10 +6,12 @@ It runs unmodified, in a JVM of its own for each operation, over `hdfs://`. Need
 from __future__ import annotations
 
 import re
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -29,6 +31,7 @@ _OPERATIONS = {
 _RATE = re.compile(r"Ops per sec: ([0-9.]+)")
 _THREADS = 16
 _RUN_TIMEOUT_S = 600.0
+_START_TIMEOUT_S = 120.0
 _LOGGING = """
 log4j.rootLogger=ERROR, out
 log4j.logger.org.apache.hadoop.hdfs.server.namenode.NNThroughputBenchmark=INFO
@@ -54,10 +57,24 @@ def main(*, quick: bool = False) -> None:
             LocalCluster(scratch / "peacefs", datanodes=1, port=0) as cluster,
             running_hdfs(classpath, scratch / "hdfs", 1) as hdfs,
         ):
+            _wait_for(hdfs.uri)
             rows = [
                 _row(operation, classpath, cluster.hdfs_uri, hdfs.uri, names, rounds) for operation in _OPERATIONS
             ]
     show("hdfs_names", f"NNThroughputBenchmark, {_THREADS} threads, {names} names, median of {rounds}", rows)
+
+
+def _wait_for(uri: str) -> None:
+    """Wait until a NameNode that is starting takes connections. Raises RuntimeError."""
+    host, _, port = uri.removeprefix("hdfs://").partition(":")
+    deadline_s = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            socket.create_connection((host, int(port)), timeout=1.0).close()
+            return
+        except OSError:
+            time.sleep(0.2)
+    raise RuntimeError(f"the NameNode at {uri} has not started in {_START_TIMEOUT_S:g} s")
 
 
 def _row(operation: str, classpath: str, ours: str, theirs: str, names: int, rounds: int) -> dict[str, object]:
