@@ -14,6 +14,8 @@ from peacefs.protocol.limits import KIB, MIB
 
 # The last bytes of a stream stay unacknowledged until more come. Hadoop's client has at most 5 MiB open.
 unacknowledged_bytes: Final = 1 * MIB
+# While packets stream in, that many are acknowledged with one send.
+acks_together_min: Final = 8
 # A client that has sent full packets and then pauses for this long may wait for acknowledgements.
 ack_pause_s: Final = 0.1
 ack_pause_s_max: Final = 1.0
@@ -57,6 +59,8 @@ class PacketAcks:
         if self._held_bytes == unacknowledged_bytes:
             # A client that has fewer packets open could not go on.
             safe = min(safe, forwarded)
+            if len(self._waiting) < acks_together_min or self._waiting[acks_together_min - 1].end > safe:
+                return []
         seqnos = []
         while self._waiting and self._waiting[0].end <= safe:
             seqnos.append(self._waiting.popleft().seqno)
