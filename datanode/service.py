@@ -321,14 +321,15 @@ class Datanode:
             server.should_exit = True
             # Uploads under way may finish; clients that take longer must send them again elsewhere.
             await connections.all_ended(serving, lambda: self._link.is_registered)
+            if self._hdfs is not None:
+                # What came is still published, so clients lose nothing.
+                await asyncio.to_thread(self._hdfs.hang_up, gateway_drain_s)
             self._stopping.set()
             if self._tls is not None:
                 self._tls.stop_watch()
             tasks.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)
-            if self._hdfs is not None:
-                await asyncio.to_thread(self._hdfs.hang_up)
             # Before a later hop fails and is blamed: a writer that excluded all other nodes would write its only
             # replica here.
             await asyncio.to_thread(self._data_server.hang_up)

@@ -89,7 +89,8 @@ class BlockWriter:
         try:
             while not self._is_over:
                 self._step()
-        except PeerError:
+        except PeerError as fault:
+            log.info("%s from %s ends early: %s", self._what, self._socket.peer, fault.message)
             with contextlib.suppress(PeacefsError):
                 self._parts.publish()
             raise

@@ -68,8 +68,8 @@ class TransferServer:
         self._heartbeats.start()
         self._acceptor.start()
 
-    def hang_up(self) -> None:
-        """Accept nothing more, and wake the threads of all connections."""
+    def hang_up(self, wait_s: float) -> None:
+        """Accept nothing more, and close all connections. Return when all have ended, or after `wait_s`."""
         self._stopping.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -78,6 +78,7 @@ class TransferServer:
         with self._lock:
             for connection in self._serving:
                 connection.shut_down()
+            self._ended.wait_for(lambda: not self._serving, wait_s)
 
     def stop(self) -> None:
         """Return when the last request has ended. Call `hang_up` first."""

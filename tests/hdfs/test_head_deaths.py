@@ -17,7 +17,8 @@ PACKET = 64512
 
 
 @pytest.mark.evidence("hdfs-head-dies")
-def test_acknowledged_bytes_survive_the_death_of_the_first_datanode(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_acknowledged_bytes_survive_the_end_of_the_first_datanode(tmp_path: Path, end: str) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     data = random.Random(seed).randbytes(300 * PACKET)
@@ -39,12 +40,21 @@ def test_acknowledged_bytes_survive_the_death_of_the_first_datanode(tmp_path: Pa
                     assert client.ack() == (acked, [SUCCESS])
                     acked += 1
             member = next(each for each in cluster.members if each.readiness.node == head)
-            member.kill()
+            if end == "killed":
+                member.kill()
+            else:
+                member.terminate()
+                assert member.await_end(time.monotonic() + 20)
         assert acked >= 119
-        assert files.read("/big") == b"", "nothing was published"
-        chunk, node = _begun_chunk(tmp_path, cluster, head)
-        leased = transfers.leased("/big", "DFSClient_a")
-        with transfers.writing(leased, node=node, unpublished=[chunk]) as (client, block):
+        if end == "killed":
+            assert files.read("/big") == b"", "nothing was published"
+            chunk, node = _begun_chunk(tmp_path, cluster, head)
+            leased, begun = transfers.leased("/big", "DFSClient_a"), [chunk]
+        else:
+            leased, begun = transfers.leased("/big", "DFSClient_a"), []
+            node = next(hop.node for hop in leased.allocated.pipeline if hop.node != head)
+            assert leased.length >= acked * PACKET, "what came was published"
+        with transfers.writing(leased, leased.length, node=node, unpublished=begun) as (client, block):
             answer = client.ask_to_write(block, stage=STREAMING_RECOVERY, received=acked * PACKET)
             assert answer[1] == [SUCCESS], answer
             for seqno, piece in enumerate(packets[acked:], acked):
