@@ -103,37 +103,37 @@ class BlockOperations:
         """Answer one request. Return whether another may follow on the connection."""
         match operation:
             case Operation.READ_BLOCK:
-                read = socket.receive_message(OpReadBlockProto)
+                read = socket.receive_request(OpReadBlockProto)
                 on_request()
                 return self._reads.send(socket, read, _text(read.header.baseHeader.token))
             case Operation.WRITE_BLOCK:
-                write = socket.receive_message(OpWriteBlockProto)
+                write = socket.receive_request(OpWriteBlockProto)
                 on_request()
                 self._writer(socket, write).serve()
                 return False
             case Operation.BLOCK_CHECKSUM:
-                wanted = socket.receive_message(OpBlockChecksumProto)
+                wanted = socket.receive_request(OpBlockChecksumProto)
                 on_request()
                 self._reads.checksum(socket, wanted, _text(wanted.header.token))
                 return True
             case Operation.TRANSFER_BLOCK:
-                transfer = socket.receive_message(OpTransferBlockProto)
+                transfer = socket.receive_request(OpTransferBlockProto)
                 on_request()
                 # Nothing is copied: the datanodes of the next pipeline get every byte through our own chain.
                 self._verify_reader(transfer.header.baseHeader)
                 socket.send_message(BlockOpResponseProto(status=SUCCESS))
                 return False
             case Operation.REQUEST_SHORT_CIRCUIT_FDS:
-                socket.receive_message(OpRequestShortCircuitAccessProto)
+                socket.receive_request(OpRequestShortCircuitAccessProto)
                 socket.send_message(BlockOpResponseProto(status=ERROR_UNSUPPORTED, message=_NO_SHORT_CIRCUIT))
                 return True
             case Operation.REQUEST_SHORT_CIRCUIT_SHM:
-                socket.receive_message(ShortCircuitShmRequestProto)
+                socket.receive_request(ShortCircuitShmRequestProto)
                 # The answer has the same fields as that to a release.
                 socket.send_message(_RELEASE_REFUSED)
                 return True
             case Operation.RELEASE_SHORT_CIRCUIT_FDS:
-                socket.receive_message(ReleaseShortCircuitAccessRequestProto)
+                socket.receive_request(ReleaseShortCircuitAccessRequestProto)
                 socket.send_message(_RELEASE_REFUSED)
                 return True
             case _:

@@ -8,12 +8,13 @@ import os
 import select
 import socket
 import time
+from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
 from peacefs.protocol.checksums import Bytes
-from peacefs.protocol.errors import PeerError, PeerTimeout, PeerUnreachable
+from peacefs.protocol.errors import BadRequest, PeerError, PeerTimeout, PeerUnreachable
 from peacefs.protocol.hadoop.data_transfer import (
     OPERATION,
     PACKET_LENGTHS,
@@ -107,7 +108,22 @@ class TransferSocket:
             self._fill(1, deadline_s)
         except PeerUnreachable:
             return None
-        return decode_operation(self._take(OPERATION.size, deadline_s))
+        with self._whole():
+            return decode_operation(self._take(OPERATION.size, deadline_s))
+
+    def receive_request(self, kind: type[M]) -> M:
+        """Return the message of an operation. Raises BadRequest if the client ends in the middle of it."""
+        with self._whole():
+            return self.receive_message(kind)
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        try:
+            yield
+        except PeerUnreachable:
+            raise BadRequest(f"{self.peer} closed the connection in the middle of a request") from None
+        except PeerTimeout as error:
+            raise BadRequest(error.message) from None
 
     def receive_message(self, kind: type[M], wait_s: float = begun_message_timeout_s) -> M:
         """Return the next message that stands alone."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oracles.hdfs_transfer import STREAMING_RECOVERY, SUCCESS, sums
+from support.long_runs import often
 from support.transfer_cluster import TransferCluster
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -83,3 +85,35 @@ def _begun_chunk(directory: Path, cluster: LocalCluster, head: str) -> tuple[int
                 return int(file.name.split("-")[0], 16), node
         time.sleep(0.05)
     raise AssertionError("no other datanode was receiving a chunk")
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(often(0, 1) == 0, reason="a JVM and five datanodes: PEACEFS_LONG=1")
+def test_hadoops_client_writes_on_when_the_datanodes_of_its_block_are_killed(
+    tmp_path: Path, stock_gateway: Any
+) -> None:
+    from support.stock_hadoop import running_hadoop
+
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    with (
+        LocalCluster(tmp_path, datanodes=5, port=0) as cluster,
+        PeaceFileSystem(cluster.http_address, user="alice") as files,
+        running_hadoop(stock_gateway, cluster.hdfs_uri) as hadoop,
+    ):
+        stream = hadoop.fs.create(hadoop.path("/log"), True)
+        written = b""
+        for step in range(60):
+            piece = chance.randbytes(chance.choice([10, 1000, 70_000, 300_000]))
+            stream.write(piece)
+            written += piece
+            if step % 3:
+                stream.hflush()
+                assert files.read("/log") == written
+            if step in (15, 40):
+                head = stream.getWrappedStream().getPipeline()[0].getDatanodeUuid()
+                next(each for each in cluster.members if each.readiness.node == head).kill()
+        stream.close()
+        assert files.read("/log") == written
+        assert hadoop.read("/log") == written

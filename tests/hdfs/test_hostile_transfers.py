@@ -119,6 +119,25 @@ def test_a_request_that_no_client_sends_is_answered_by_the_end(transfers: Transf
         assert time.monotonic() - began_s < 4
 
 
+def test_half_a_request_is_one_line_in_the_log(transfers: TransferCluster) -> None:
+    port = transfers.any_port
+    member = next(each for each in transfers.cluster.members if each.readiness.hdfs_port == port)
+    assert member.log is not None
+    with TransferClient(port) as client:
+        here = ":".join(map(str, client.socket.getsockname()))
+        client.socket.sendall(struct.pack(">HB", 28, READ) + varint(100) + b"half of it")
+        client.socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionError):
+            while client.socket.recv(65536):
+                pass
+    deadline_s = time.monotonic() + 5
+    while not (lines := [line for line in member.log.read_text().splitlines() if here in line]):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    assert len(lines) == 1
+    assert "in the middle of a request" in lines[0]
+
+
 def test_packets_that_are_too_large_or_contradict_themselves_are_refused(transfers: TransferCluster) -> None:
     header = struct.pack("<BqBqBBBi", 0x09, 0, 0x11, 0, 0x18, 0, 0x25, 100)
     for number, raw in enumerate(
