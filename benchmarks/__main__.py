@@ -22,6 +22,7 @@ _ALL = (
     "small_reads",
     "metadata_ops",
     "hdfs_names",
+    "hdfs_data",
     "namespace_scale",
     "clients",
     "peers",

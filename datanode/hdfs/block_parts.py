@@ -67,7 +67,9 @@ class BlockParts:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing of the part is being written."""
+        """True if nothing of the part is being written. Raises the error of the thread that writes."""
+        if self._fault is not None:
+            raise self._fault
         return self._writing is None or not self._part.waiting_bytes
 
     @property
