@@ -21,6 +21,8 @@ _ALL = (
     "hops",
     "small_reads",
     "metadata_ops",
+    "hdfs_names",
+    "hdfs_data",
     "namespace_scale",
     "clients",
     "peers",

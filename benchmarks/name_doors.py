@@ -1,4 +1,4 @@
-"""Names through both doors of one coordinator: our client over frames, and bare sockets that speak WebHDFS.
+"""Names through three doors of one coordinator: our client over frames, and bare sockets of WebHDFS and HDFS.
 
 Sixteen clients in two processes, each client a thread with a connection of its own; operation by operation the
 doors take turns, so that a busy moment of the machine meets both. A WebHDFS client of this table does not even
@@ -22,7 +22,10 @@ from typing import NamedTuple
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.protocol.hadoop import namenode_pb2 as pb
+from peacefs.protocol.hadoop.hdfs_pb2 import FsPermissionProto
 
+from .plain_hdfs import PlainHdfs
 from .plain_http import PlainHttp
 from .processor_time import cpu_s
 from .report import show
@@ -30,8 +33,8 @@ from .report import show
 _CLIENTS, _PROCESSES = 16, 2
 _LISTED = 100
 _OPERATIONS = ("mkdirs", "status", "list", "rename", "delete")
-OUR_CLIENT, WEBHDFS = "our client, frames", "WebHDFS"
-_DOORS = (WEBHDFS, OUR_CLIENT)
+OUR_CLIENT, WEBHDFS, HDFS = "our client, frames", "WebHDFS", "HDFS's RPC"
+_DOORS = (WEBHDFS, HDFS, OUR_CLIENT)
 
 
 class _Part(NamedTuple):
@@ -133,6 +136,34 @@ class _WebHdfsNames(_Names):
         self._ask("DELETE", path, "DELETE")
 
 
+class _HdfsNames(_Names):
+    def __init__(self, uri: str, top: str) -> None:
+        super().__init__(top)
+        host, _, port = uri.removeprefix("hdfs://").partition(":")
+        self._rpc = PlainHdfs(host, int(port), getpass.getuser())
+
+    def _mkdirs(self, path: str) -> None:
+        masked = FsPermissionProto(perm=0o755)
+        made = pb.MkdirsRequestProto(src=path, masked=masked, createParent=True)
+        self._rpc.ask("mkdirs", made, pb.MkdirsResponseProto)
+
+    def _status(self, path: str) -> None:
+        self._rpc.ask("getFileInfo", pb.GetFileInfoRequestProto(src=path), pb.GetFileInfoResponseProto)
+
+    def _list(self, path: str) -> None:
+        asked = pb.GetListingRequestProto(src=path, startAfter=b"", needLocation=False)
+        found = self._rpc.ask("getListing", asked, pb.GetListingResponseProto)
+        assert len(found.dirList.partialListing) == _LISTED
+
+    def _rename(self, source: str, target: str) -> None:
+        renamed = pb.Rename2RequestProto(src=source, dst=target, overwriteDest=False)
+        self._rpc.ask("rename2", renamed, pb.Rename2ResponseProto)
+
+    def _delete(self, path: str) -> None:
+        gone = pb.DeleteRequestProto(src=path, recursive=False)
+        assert self._rpc.ask("delete", gone, pb.DeleteResponseProto).result
+
+
 def compare_doors(*, quick: bool) -> None:
     """Measure each operation through each door in turn, in several rounds, and show the medians."""
     seconds, rounds = (0.3, 2) if quick else (2.0, 5)
@@ -148,7 +179,10 @@ def compare_doors(*, quick: bool) -> None:
         parts: Queue[_Part] = context.Queue()
         barrier = context.Barrier(_PROCESSES + 1)
         workers = [
-            context.Process(target=_work, args=(cluster.http_address, number, seconds, rounds, barrier, parts))
+            context.Process(
+                target=_work,
+                args=((cluster.http_address, cluster.hdfs_uri), number, seconds, rounds, barrier, parts),
+            )
             for number in range(_PROCESSES)
         ]
         for worker in workers:
@@ -186,8 +220,12 @@ def compare_doors(*, quick: bool) -> None:
     show("metadata_ops_doors", title, rows)
 
 
-def _work(address: str, number: int, seconds: float, rounds: int, barrier: Barrier, parts: Queue[_Part]) -> None:
+def _work(
+    addresses: tuple[str, str], number: int, seconds: float, rounds: int, barrier: Barrier, parts: Queue[_Part]
+) -> None:
+    address, hdfs = addresses
     made: dict[str, list[_Names]] = {
+        HDFS: [_HdfsNames(hdfs, f"/h/{number}-{each}") for each in range(_CLIENTS // _PROCESSES)],
         WEBHDFS: [_WebHdfsNames(address, f"/w/{number}-{each}") for each in range(_CLIENTS // _PROCESSES)],
         OUR_CLIENT: [_OurNames(address, f"/o/{number}-{each}") for each in range(_CLIENTS // _PROCESSES)],
     }

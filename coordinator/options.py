@@ -32,6 +32,8 @@ class CoordinatorOptions:
     host: str = "127.0.0.1"
     port: int = coordinator_http_port_default
     node_port: int = coordinator_node_port_default
+    #: The port for clients of HDFS's own protocols; None for none.
+    hdfs_port: int | None = None
     advertise: str | None = None
     #: Other names that HTTP clients use for it.
     allowed_hosts: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from peacefs.runtime.secret import (
     read_secrets,
     require_secret_for,
 )
-from peacefs.runtime.tls import TlsIdentity, require_tls_for
+from peacefs.runtime.tls import TlsIdentity, require_plain_for, require_tls_for
 from peacefs.service.process import log_to_stderr, raise_open_files_limit, trace_to
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
@@ -54,6 +54,8 @@ def run(options: CoordinatorOptions) -> None:
     require_secret_for(options.host, secret_file)
     addresses = [options.host, options.advertise or options.host]
     require_tls_for(addresses, options.tls, no_tls=options.no_tls)
+    if options.hdfs_port is not None:
+        require_plain_for("--hdfs-port", addresses, no_tls=options.no_tls)
     tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     described = _described_network(options.topology)
     rules = read_proxy_users(options.proxy_users)

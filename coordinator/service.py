@@ -23,17 +23,16 @@ from peacefs.protocol.limits import checkpoint_look_timeout_s
 from peacefs.protocol.messages import Trust
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.cluster_status import FailoverStatus
-from peacefs.runtime.secret import is_loopback
-from peacefs.runtime.tls import TlsIdentity, describe_tls
+from peacefs.runtime.tls import TlsIdentity
 from peacefs.runtime.tracing import spanning
 from peacefs.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.service.http_server import build_server, listen
-from peacefs.service.lifeline import announce
 from peacefs.service.loop_watchdog import LoopWatchdog
 from peacefs.service.process import stop_event, when_told_to_reload
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
+from .announcement import Ports, announce_ready
 from .api.admin_socket import is_own_user, listen_for_administrators
 from .api.admission import Admission
 from .api.audited_requests import AuditedRequests
@@ -67,6 +66,7 @@ from .failover.door import HttpDoor
 from .failover.leadership import Leadership
 from .failover.process import FailoverProcess
 from .failover.relay import Relay, Relayed, ask_over_http
+from .hdfs.assembly import build_hdfs_server
 from .journal.port import Member
 from .metadata.epochs import Begun
 from .metadata.group_commit import GroupCommit, Settled, metadata_tend_interval_s
@@ -155,7 +155,7 @@ class Coordinator:
         if options.asks_for_tokens:
             # These commits work even while commits are missing, so that an administrator can log in and accept the
             # loss.
-            self._who = who_is_who(self._reader, commits, options.directory, metadata.cluster_id, callers)
+            self._who = who_is_who(self._reader, commits, options.directory, metadata.cluster_id, callers, signer)
         links, calls = DatanodeLinks(), RunningCalls()
         self._parts = parts = Assembly(
             Surroundings(
@@ -204,6 +204,15 @@ class Coordinator:
             audited=audited,
             door=None if failover is None else failover.door,
         )
+        self._hdfs = build_hdfs_server(
+            parts,
+            metadata.cluster_id,
+            self._leadership,
+            self._proxy_users,
+            delegation=None if self._who is None else self._who.delegation,
+            door=None if failover is None else failover.door,
+            audit=self._audit,
+        )
         self._live = LiveFeed()
         self._tasks = TaskRunner()
         self._stop: asyncio.Event
@@ -250,6 +259,7 @@ class Coordinator:
             raise StartupError(
                 f"cannot listen on {options.host} port {options.node_port}: {error.strerror or error}"
             ) from None
+        hdfs_port = await self._start_hdfs()
         if self._tls is not None:
             self._tls.start_watch()
             when_told_to_reload(self._tls.reload)
@@ -259,17 +269,37 @@ class Coordinator:
             me = Member(self._address, f"{self._advertised}:{node_port}")
             keeping = self._failover.keep(me, self._metadata, self, self._stop_at_once)
             self._tasks.start([("following the journal", keeping)], on_failure=stop.set)
-        self._announce(http_port, node_port)
+        announce_ready(
+            options,
+            self._tls,
+            self._metadata.cluster_id,
+            self._parts.epochs.epoch(),
+            Ports(http_port, node_port, hdfs_port),
+            opens_directories=partial(warn_of_open_directories, self._reader),
+        )
         await stop.wait()
         self._live.stop()
         server.should_exit = local_server.should_exit = True
         await self._nodes.stop()
         self._clients.stop()
+        self._hdfs.stop()
         await serving
         if self._tls is not None:
             self._tls.stop_watch()
         local_socket.close()
         await self._tasks.stop()
+
+    async def _start_hdfs(self) -> int | None:
+        """Listen for clients of HDFS; return the port. Raises StartupError."""
+        options = self._options
+        if options.hdfs_port is None:
+            return None
+        try:
+            return await self._hdfs.start(options.host, options.hdfs_port)
+        except OSError as error:
+            raise StartupError(
+                f"cannot listen on {options.host} port {options.hdfs_port}: {error.strerror or error}"
+            ) from None
 
     def _background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Return the tasks of each coordinator, and the tasks of a process with files and tokens."""
@@ -424,37 +454,6 @@ class Coordinator:
         """Make a token that is not listed."""
         assert self._who is not None
         return self._who.tokens.mint(user, lifetime_s).token
-
-    def _announce(self, http_port: int, node_port: int) -> None:
-        if self._options.check_permissions:
-            warn_of_open_directories(self._reader)
-        if self._who is not None:
-            log.info("authentication token (every caller shows who it is)")
-        elif is_loopback(self._options.host):
-            log.info("authentication simple (names are believed): this machine only")
-        else:
-            log.warning("authentication simple (names are believed): whoever reaches this port may be anybody")
-        log.info(
-            "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d; %s",
-            self._metadata.cluster_id,
-            self._parts.epochs.epoch(),
-            self._address,
-            self._options.host,
-            node_port,
-            describe_tls(self._tls, [self._options.host, self._advertised]),
-        )
-        announce(
-            self._options.ready_fd,
-            {
-                "role": "coordinator",
-                "pid": os.getpid(),
-                "http_host": self._advertised,
-                "http_port": http_port,
-                "node_host": self._advertised,
-                "node_port": node_port,
-                "cluster": self._metadata.cluster_id,
-            },
-        )
 
     async def _tend(self) -> None:
         """Call `GroupCommit.tend` repeatedly, with `idle` if nothing was committed since the last call."""

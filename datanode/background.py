@@ -17,6 +17,7 @@ from peacefs.runtime.thread_driver import ThreadDriver
 from .disks.disk_balancer import DiskBalancer
 from .disks.disk_set import DiskSet
 from .disks.scrubber import Scrubber
+from .pipeline.orphaned_chunks import OrphanedChunks
 
 compaction_interval_s: Final = 30.0
 
@@ -28,11 +29,17 @@ class DatanodeTasks:
     """The background threads of one datanode, from `start` to `join`. `service.Datanode` owns them."""
 
     def __init__(
-        self, driver: ThreadDriver, store: DiskSet, scrubber: Scrubber | None, disk_balancer: DiskBalancer | None
+        self,
+        driver: ThreadDriver,
+        store: DiskSet,
+        orphans: OrphanedChunks,
+        scrubber: Scrubber | None,
+        disk_balancer: DiskBalancer | None,
     ) -> None:
         """Without a scrubber, nothing is scrubbed; without a disk balancer, disks are not balanced."""
         self._driver = driver
         self._store = store
+        self._orphans = orphans
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._keep_compacting, name="compactor")]
         if scrubber is not None:
@@ -57,6 +64,7 @@ class DatanodeTasks:
     def _keep_compacting(self) -> None:
         while not self._stopping.wait(compaction_interval_s):
             try:
+                self._driver.run(self._orphans.discard_old())
                 self._driver.run(self._store.compact())
             except (PeacefsError, OSError) as fault:
                 log.warning("compaction failed and will be tried again: %s", fault)

@@ -28,6 +28,8 @@ class DatanodeOptions:
     host: str = "127.0.0.1"
     http_port: int = datanode_http_port_default
     data_port: int = datanode_data_port_default
+    #: The port for clients of HDFS; None for no such port.
+    hdfs_port: int | None = None
     advertise: str | None = None
     #: Other host names that HTTP clients may use for this datanode.
     allowed_hosts: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from peacefs.runtime.connection_handshakes import open_connection
 from peacefs.runtime.secret import (
     SECRET_FILE_VARIABLE,
     find_secret_file,
+    is_loopback,
     read_again,
     read_secrets,
     require_secret_for,
@@ -60,6 +61,7 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
     addresses = [options.host, options.advertise or options.host]
     coordinators = [host for host, _port in (options.coordinator, *options.more_coordinators)]
     require_tls_for([*addresses, *coordinators], options.tls, no_tls=options.no_tls)
+    require_plain_text_for(options.hdfs_port, addresses, no_tls=options.no_tls)
     tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     if secret_file is None:
         raise StartupError(
@@ -67,6 +69,16 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
     uvloop.run(_serve(options, secret_file, tls, pace))
+
+
+def require_plain_text_for(hdfs_port: int | None, addresses: list[str], *, no_tls: bool) -> None:
+    """Check that the port for clients of HDFS, which has no TLS, may be used. Raises StartupError."""
+    beyond = next((host for host in addresses if not is_loopback(host)), None)
+    if hdfs_port is not None and beyond is not None and not no_tls:
+        raise StartupError(
+            f"{beyond} is reachable from other machines, and HDFS's data transfer protocol has no TLS: leave out "
+            f"--hdfs-port, or say --no-tls if the network is trusted"
+        )
 
 
 async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity | None, pace: Pace | None) -> None:

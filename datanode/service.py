@@ -74,6 +74,11 @@ from .gateway.local_large_reads import LocalLargeReads
 from .gateway.local_small_reads import LocalSmallReads
 from .gateway.one_time_chunks import OneTimeChunks
 from .gateway.url_tokens import UrlTokens
+from .hdfs.block_operations import BlockOperations
+from .hdfs.block_reader import BlockReads
+from .hdfs.heartbeats import Heartbeats
+from .hdfs.replica_questions import ReplicaQuestions
+from .hdfs.transfer_server import TransferServer
 from .options import DatanodeOptions
 from .pipeline.active_streams import StreamsUnderWay
 from .pipeline.chunk_server import ChunkServer
@@ -81,6 +86,7 @@ from .pipeline.dispatch import DataRequests
 from .pipeline.hop import PipelineHop
 from .pipeline.latency_samples import LatencySamples
 from .pipeline.listeners import DataListeners
+from .pipeline.orphaned_chunks import OrphanedChunks
 from .pipeline.server import DataServer
 from .rate_limiter import CopyBudget
 from .store.chunk_store import ChunkStore
@@ -182,6 +188,7 @@ class Datanode:
         self._store = self._disks(claimed)
         self._is_paced = pace is not None
         self._chunk_server = ChunkServer(signer, self._store, self._changes, wall_clock=self._clock.now_s)
+        self._orphans = OrphanedChunks(self._store)
         self._requests = DataRequests(
             PipelineHop(
                 signer,
@@ -191,6 +198,7 @@ class Datanode:
                 self._samples,
                 clock=time.monotonic,
                 wall_clock=self._clock.now_s,
+                orphans=self._orphans,
             ),
             self._chunk_server,
             one_by_one=is_observed,
@@ -218,6 +226,7 @@ class Datanode:
         self._gateway: Gateway
         self._loop: asyncio.AbstractEventLoop
         self._data_server: DataServer
+        self._hdfs: TransferServer | None = None
 
     def _disks(self, claimed: Claimed) -> DiskSet:
         options = self._options
@@ -255,11 +264,15 @@ class Datanode:
             listeners, self._driver, self._requests, served_here=self._served_here, tls=self._tls
         )
         self._http_socket = listen(options.host, options.http_port)
+        if options.hdfs_port is not None:
+            self._hdfs = self._transfer_server(options.hdfs_port)
         log.info("%s", describe_tls(self._tls, [options.host, self._advertised]))
         if self._tls is not None:
             self._tls.start_watch()
             when_told_to_reload(self._tls.reload)
         self._data_server.start()
+        if self._hdfs is not None:
+            self._hdfs.start()
         StoreMetrics(
             self._store,
             self.samples,
@@ -290,6 +303,7 @@ class Datanode:
         tasks = DatanodeTasks(
             self._driver,
             self._store,
+            self._orphans,
             self._scrubber if options.scrub_period_s > 0 else None,
             self._disk_balancer if len(options.data_directories) > 1 else None,
         )
@@ -307,6 +321,9 @@ class Datanode:
             server.should_exit = True
             # Uploads under way may finish; clients that take longer must send them again elsewhere.
             await connections.all_ended(serving, lambda: self._link.is_registered)
+            if self._hdfs is not None:
+                # What came is still published, so clients lose nothing.
+                await asyncio.to_thread(self._hdfs.hang_up, gateway_drain_s)
             self._stopping.set()
             if self._tls is not None:
                 self._tls.stop_watch()
@@ -319,6 +336,8 @@ class Datanode:
             self._pool.shut_down()
             await server.cut_off(serving, gateway_cut_off_s)
             gateway.close()
+            if self._hdfs is not None:
+                await asyncio.to_thread(self._hdfs.stop)
             await asyncio.to_thread(self._data_server.stop)
             self._order_pool.shutdown(wait=True, cancel_futures=True)
             tasks.join()
@@ -326,6 +345,20 @@ class Datanode:
             self._pool.close_all()
             self._driver.close()
             log.info("stopped")
+
+    def _transfer_server(self, port: int) -> TransferServer:
+        heartbeats = Heartbeats()
+        operations = BlockOperations(
+            self._signer,
+            BlockReads(self._chunk_server, self._driver),
+            self._driver,
+            self._grants,
+            heartbeats,
+            self._orphans,
+            wall_clock=self._clock.now_s,
+        )
+        questions = ReplicaQuestions(self._store)
+        return TransferServer(self._options.host, port, operations, heartbeats, questions)
 
     def _begin(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
         self._data_server.begin(with_begun_calls(steps, self._link.begin_call), ended)
@@ -343,6 +376,7 @@ class Datanode:
                         "http_host": registration.http_host,
                         "http_port": registration.http_port,
                         "data_port": registration.data_port,
+                        "hdfs_port": registration.hdfs_port,
                     },
                 )
                 return
@@ -369,6 +403,7 @@ class Datanode:
             process=self._process,
             streams=list(self._streams.headed_here()),
             commit_seen=self._directory.commit_seen,
+            hdfs_port=0 if self._hdfs is None else self._hdfs.address[1],
         )
 
     def replicas(self) -> Sequence[Replica]:

@@ -34,6 +34,9 @@
     │   ├── InvalidQuery             400  java.lang.IllegalArgumentException
     │   └── IllegalChange            400  org.apache.hadoop.HadoopIllegalArgumentException
     ├── Unsupported                  400  java.lang.UnsupportedOperationException
+    │   ├── NoSuchProtocol           400  org.apache.hadoop.ipc.RpcNoSuchProtocolException
+    │   ├── NoSuchMethod             400  org.apache.hadoop.ipc.RpcNoSuchMethodException
+    │   └── ProtocolMismatch         400  org.apache.hadoop.ipc.RPC$VersionMismatch
     ├── ServiceUnready               403  org.apache.hadoop.ipc.RetriableException     (try again)
     │   ├── SafeMode                 403  org.apache.hadoop.hdfs.server.namenode.SafeModeException
     │   ├── Overloaded               403  org.apache.hadoop.ipc.RetriableException
@@ -291,6 +294,24 @@ class Unsupported(PeacefsError):
 
     http_status = 400
     hadoop_class = "java.lang.UnsupportedOperationException"
+
+
+class NoSuchProtocol(Unsupported):
+    """A client of Hadoop's RPC asks for a protocol that is not served."""
+
+    hadoop_class = "org.apache.hadoop.ipc.RpcNoSuchProtocolException"
+
+
+class NoSuchMethod(Unsupported):
+    """A protocol of Hadoop's RPC has no method of this name."""
+
+    hadoop_class = "org.apache.hadoop.ipc.RpcNoSuchMethodException"
+
+
+class ProtocolMismatch(Unsupported):
+    """A client of Hadoop's RPC has another version of a protocol."""
+
+    hadoop_class = "org.apache.hadoop.ipc.RPC$VersionMismatch"
 
 
 class ServiceUnready(PeacefsError):

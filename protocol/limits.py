@@ -161,6 +161,7 @@ trial_authority_days: Final = 365
 trial_certificate_days_default: Final = 90
 coordinator_http_port_default: Final = 9870
 coordinator_node_port_default: Final = 9820
+coordinator_hdfs_port_default: Final = 8020
 datanode_http_port_default: Final = 9864
 datanode_data_port_default: Final = 9866
 

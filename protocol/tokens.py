@@ -24,7 +24,7 @@ import msgspec
 from .decoding import UNREADABLE
 from .errors import AccessDenied, TokenExpired
 from .ids import ChunkId, NodeId, Version
-from .messages import ChunkLayout, Hop, Receipt
+from .messages import Allocated, ChunkLayout, Hop, Receipt
 from .new_file import NewFile
 
 _MAC_BYTES = 16
@@ -159,6 +159,24 @@ class ChunkRead(Token, frozen=True):
     inode: int = 0
 
 
+class BlockWrite(Token, frozen=True):
+    """Permits a client of HDFS's data transfer protocol to write one block, at any datanode (decision 82).
+
+    The datanode writes the block's bytes as chunks of the file, under the FileLease token `lease`, beginning with
+    `allocated` if there is one. `block` is the id that the client knows. The first `published` bytes of the block
+    are in the file already. `file_block_bytes` is the file's block size. `unpublished` are the chunks that an
+    earlier datanode had begun for the bytes after those.
+    """
+
+    lease: str
+    block: ChunkId
+    version: Version
+    file_block_bytes: int
+    allocated: Allocated | None = None
+    published: int = 0
+    unpublished: list[ChunkId] = []
+
+
 class ProxyPass(Token, frozen=True):
     """Permits a proxy user to use, at a datanode, one token that was issued to it for another user."""
 
@@ -177,9 +195,13 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | OneTimeChunk | ChunkRead | ProxyPass
+AnyToken = (
+    FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | OneTimeChunk | ChunkRead | BlockWrite | ProxyPass
+)
 _decoder: msgspec.msgpack.Decoder[AnyToken] = msgspec.msgpack.Decoder(AnyToken)
-T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, OneTimeChunk, ChunkRead, ProxyPass)
+T = TypeVar(
+    "T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, OneTimeChunk, ChunkRead, BlockWrite, ProxyPass
+)
 
 
 def _of_kind(token: AnyToken, kind: type[T]) -> T:
@@ -235,6 +257,10 @@ def _derive(secret: bytes, label: bytes) -> bytes:
     return hmac.digest(secret, b"peacefs " + label, hashlib.sha256)
 
 
+def _key_number(key: bytes) -> int:
+    return int.from_bytes(hmac.digest(key, b"number", hashlib.sha256)[:4]) & 0x7FFFFFFF
+
+
 class Signer:
     """Signs with the cluster secret, and verifies with it and with secrets that are being replaced.
 
@@ -251,10 +277,23 @@ class Signer:
         self._token_macs = [_Mac(_derive(each, b"token")) for each in secrets]
         self._receipt_macs = [_Mac(_derive(each, b"receipt")) for each in secrets]
         self.handshake_secrets = [HandshakeSecret(each) for each in secrets]
+        self._password_keys = [_derive(each, b"delegation") for each in secrets]
 
     def handshake_secret(self, names: Collection[bytes]) -> HandshakeSecret | None:
         """Return the first secret with one of these names."""
         return next((secret for secret in self.handshake_secrets if secret.name in names), None)
+
+    @property
+    def password_key(self) -> int:
+        """The number of the key of new passwords. It reveals nothing else of the key."""
+        return _key_number(self._password_keys[0])
+
+    def password(self, identifier: bytes, key: int) -> bytes | None:
+        """Return the password of a delegation token that all coordinators know; None if its key was given up."""
+        for each in self._password_keys:
+            if _key_number(each) == key:
+                return hmac.digest(each, identifier, hashlib.sha256)
+        return None
 
     def sign(self, token: Token) -> str:
         body = msgspec.msgpack.encode(token)

@@ -74,6 +74,16 @@ def require_tls_for(addresses: list[str], files: TlsFiles | None, *, no_tls: boo
         )
 
 
+def require_plain_for(option: str, addresses: list[str], *, no_tls: bool) -> None:
+    """Check that a port without TLS is on loopback, or that `no_tls` allows it beyond. Raises StartupError."""
+    beyond = next((host for host in addresses if not is_loopback(host)), None)
+    if beyond is not None and not no_tls:
+        raise StartupError(
+            f"{option} has no TLS, because the protocols of HDFS have none, and {beyond} is reachable from other "
+            "machines: leave it away, or say --no-tls in place of the TLS files"
+        )
+
+
 def describe_tls(tls: TlsIdentity | None, addresses: list[str]) -> str:
     """Describe the use of TLS, for the line that a service logs at its start."""
     if tls is not None:

@@ -68,6 +68,7 @@ def _introduce(cluster: LocalCluster) -> None:
     sys.stderr.write(
         f"{len(cluster.datanodes)} datanodes in 2 racks; data and logs in {cluster.directory}; "
         f"a page about it at {cluster.http_address}/ui/; Ctrl-C stops\n"
+        f"clients of HDFS: {cluster.hdfs_uri}\n"
         f"agents: --coordinator {cluster.node_address} --secret-file {cluster.secret_file}\n"
     )
     if cluster.standby is not None:

@@ -131,6 +131,12 @@ class LocalCluster:
         """The URI prefix for Spark; a path follows it directly."""
         return self.address.webhdfs
 
+    @property
+    def hdfs_uri(self) -> str:
+        """The URI prefix for clients of HDFS; a path follows it directly."""
+        readiness = self.coordinator.readiness
+        return f"hdfs://{readiness.http_host}:{readiness.hdfs_port}"
+
     # -- its life ------------------------------------------------------------------------------------
 
     def start(self) -> Self:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from peacefs.protocol.limits import coordinator_hdfs_port_default
+
 from .directory import ClusterDirectory
 from .member_process import MemberReady
 from .reserved_ports import ReservedPorts
@@ -56,8 +58,13 @@ class MemberArguments:
             f"--host={LOCAL_HOST}",
             f"--port={before.http_port if before else self._port or self._reserved.take()}",
             f"--node-port={before.node_port if before else self._node_port or self._reserved.take()}",
+            f"--hdfs-port={before.hdfs_port if before else self._hdfs_port()}",
             *self._tls_options(),
         ]
+
+    def _hdfs_port(self) -> int:
+        """Return HDFS's usual port for a cluster with fixed ports, if no other process has it; else a free one."""
+        return self._reserved.take_or_any(coordinator_hdfs_port_default) if self._port else self._reserved.take()
 
     def standby(self, before: MemberReady | None) -> Sequence[str]:
         return [
@@ -66,6 +73,7 @@ class MemberArguments:
             f"--host={LOCAL_HOST}",
             f"--port={before.http_port if before else self._reserved.take()}",
             f"--node-port={before.node_port if before else self._reserved.take()}",
+            f"--hdfs-port={before.hdfs_port if before else self._reserved.take()}",
             f"--secret-file={secret_file_in(self._claimed.path)}",
             *self._tls_options(),
         ]
@@ -90,6 +98,7 @@ class MemberArguments:
             *self._tls_options(),
             f"--port={port}",
             f"--data-port={data_port}",
+            f"--hdfs-port={before.hdfs_port if before else 0}",
         ]
 
     def _tls_options(self) -> list[str]:

@@ -52,6 +52,7 @@ class MemberReady(msgspec.Struct, frozen=True):
     node_port: int = 0
     node: str = ""
     data_port: int = 0
+    hdfs_port: int = 0
 
 
 class LocalMember:

@@ -26,6 +26,17 @@ class ReservedPorts:
         port: int = held.getsockname()[1]
         return port
 
+    def take_or_any(self, port: int) -> int:
+        """Reserve this port, or a free one if another process has it. Return the port."""
+        held = socket.socket()
+        self._holding.append(held)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            held.bind((self._host, port))
+        except OSError:
+            return self.take()
+        return port
+
     def release(self) -> None:
         """Release all ports. May be called twice."""
         while self._holding:

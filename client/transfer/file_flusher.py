@@ -52,14 +52,17 @@ class FileFlusher:
         grant_client: GrantClient,
         *,
         has_lease: bool = False,
+        needs_grants: bool = True,
         hop_timeout_s: float = default_hop_timeout_s,
         merge_bytes: int = flush_merge_bytes_max,
     ) -> None:
+        """With `needs_grants`, large chunks wait for a grant. Without, they use the pipelines that were placed."""
         self._token = token
         self._allocated = allocated
         self._chunk_bytes = chunk_bytes
         self.holder = holder
         self._grant_client = grant_client
+        self._needs_grants = needs_grants
         self._hop_timeout_s = hop_timeout_s
         self._tail = FlushedTail(min(merge_bytes, chunk_bytes))
         self._long_part: Written | None = None
@@ -107,13 +110,14 @@ class FileFlusher:
 
         After a temporary error, another `flush` or `complete` first repeats the failed call.
         """
-        yield from self._ask_again()
+        yield from self.repeat()
         written, replaced, data = yield from self._write_part(part)
         wanted = FlushFile(self._token, written.chunks, self.holder, new_request_id(), replaced)
         self._unanswered, self._long_part = (wanted, data), None
-        yield from self._ask_again()
+        yield from self.repeat()
 
-    def _ask_again(self) -> fx.Steps[None]:
+    def repeat(self) -> fx.Steps[None]:
+        """Repeat an unanswered flush. Does nothing if there is none."""
         if self._unanswered is None:
             return
         wanted, data = self._unanswered
@@ -128,7 +132,7 @@ class FileFlusher:
 
     def complete(self, part: bytes) -> fx.Steps[None]:
         """Publish the last part, as `flush` does, and close the file."""
-        yield from self._ask_again()
+        yield from self.repeat()
         written, replaced, _data = yield from self._write_part(part)
         yield from fx.call(CompleteFile(self._token, written.chunks, replaced), Completed)
 
@@ -159,6 +163,7 @@ class FileFlusher:
             source,
             chunk_bytes=self._chunk_bytes,
             grant_client=self._grant_client,
+            needs_grants=self._needs_grants,
             hop_timeout_s=self._hop_timeout_s,
             renewal=LeaseRenewal(self._token) if self.has_lease else None,
         )

@@ -99,11 +99,16 @@ def write_chunks(
     *,
     chunk_bytes: int,
     grant_client: GrantClient,
+    needs_grants: bool = True,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
 ) -> fx.Steps[Written]:
-    """Do what `write_file` does before the publication."""
+    """Do what `write_file` does before the publication.
+
+    Without `needs_grants`, every chunk is written through a pipeline that was placed, as a small one is.
+    """
     writer = _FileWriter(token, first, source, chunk_bytes, grant_client, hop_timeout_s, renewal)
+    writer.needs_grants = needs_grants
     try:
         return (yield from writer.write())
     except PeacefsError as error:
@@ -138,6 +143,7 @@ class _FileWriter:
         self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
         self._keeper = ChunkKeeper(token, renewal)
+        self.needs_grants = True
         self._failed: list[NodeId] = []
         self._written = 0
         #: The chunks that `GrantedSet.give_back` does not abandon.
@@ -160,7 +166,7 @@ class _FileWriter:
 
     def _write_next_chunk(self) -> fx.Steps[WrittenChunk]:
         buffer = KeptPackets(ChunkBuffer(self._source, self._chunk_bytes), self._keeper)
-        if (yield from self._is_large()):
+        if self.needs_grants and (yield from self._is_large()):
             return (yield from self._write_granted(buffer))
         allocated, self._placed = self._placed, None
         if allocated is None:

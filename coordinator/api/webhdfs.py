@@ -32,6 +32,7 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.read import FileLocations
 from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
 from peacefs.protocol.callers.caller import Via, caller_of, effective_user_of
+from peacefs.protocol.callers.delegation import KIND
 from peacefs.protocol.errors import PathError, Unsupported
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.new_file import block_bytes_notice
@@ -266,7 +267,8 @@ class WebHdfs:
         if self._delegation is None or caller is None:
             # As HDFS without security does; its clients go on without a token.
             return json_answer({"Token": None})
-        token = await self._delegation.give(caller, asked.user, asked.renewer, _service(scope))
+        service = asked.service or _service(scope)
+        token = await self._delegation.give(caller, asked.user, asked.renewer, service, asked.kind or KIND)
         return json_answer({"Token": {"urlString": token}})
 
     async def _renew_delegation_token(self, asked: RenewDelegationToken, _scope: Scope) -> Answer:

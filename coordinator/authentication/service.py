@@ -11,6 +11,7 @@ from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.reader import Reader
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.callers.verifier import Verifier
+from peacefs.protocol.tokens import Signer
 
 from .book import CredentialBook
 from .delegation import DelegationTokens
@@ -35,6 +36,7 @@ def who_is_who(
     directory: Path,
     cluster: str,
     callers: Callers,
+    signer: Signer,
     *,
     wall_clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
@@ -47,5 +49,5 @@ def who_is_who(
         verifier,
         tokens,
         OAuthClients(tokens, monotonic, wall_clock),
-        DelegationTokens(tokens, cluster, callers, wall_clock),
+        DelegationTokens(tokens, cluster, callers, signer, wall_clock),
     )

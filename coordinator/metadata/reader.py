@@ -298,6 +298,10 @@ class Reader:
         row = self._rows.small_row(LEASE, inode)
         return Lease(*row[1:]) if row else None
 
+    def leases_of(self, holder: str) -> dict[InodeId, Lease]:
+        """Return the leases of a holder, by file."""
+        return {row[0]: Lease(*row[1:]) for row in self._rows.small_rows(LEASE) if row[2] == holder}
+
     def allows_snapshots(self, directory: InodeId) -> bool:
         return self._rows.small_row(SNAPSHOT_DIRECTORY, directory) is not None
 

@@ -19,7 +19,7 @@ from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.snapshots import changeable_path
-from peacefs.protocol.errors import NoDatanodes, PeacefsError
+from peacefs.protocol.errors import LeaseExpired, NoDatanodes, PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId, new_request_id
 from peacefs.protocol.limits import read_token_renewable_s, write_token_lifetime_s
 from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
@@ -95,25 +95,65 @@ class AppendOperations:
 
         Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied, AlreadyBeingCreated, NoDatanodes.
         """
+        parsed, file, recorded = await self._free_to_extend(path, user, holder)
+        lease = Lease(self._ctx.numbering.next(), holder)
+        writer = writer_under(lease)
+        allocated, _head = self._placer.place(file.replication, writer_host, frozenset(), writer)
+        leased = await self._take(parsed, file.inode, lease, recorded, link)
+        token = self.lease_token(str(parsed), leased.inode, lease, leased.replication, new_request_id())
+        return Leased(token, allocated, leased.length, leased.block_bytes, leased.replication)
+
+    async def lease_file(self, path: str, user: str, holder: str) -> tuple[Inode, Lease]:
+        """Give `holder` the lease of a file as `extend` does, without a chunk. Return the file and the lease."""
+        parsed, file, recorded = await self._free_to_extend(path, user, holder)
+        lease = Lease(self._ctx.numbering.next(), holder)
+        return await self._take(parsed, file.inode, lease, recorded), lease
+
+    async def renumber(self, inode: InodeId, lease: Lease) -> Lease:
+        """Give the holder of a lease another number, so that nobody publishes anything with the first one.
+
+        Raises LeaseExpired.
+        """
+        renumbered = Lease(self._ctx.numbering.next(), lease.holder)
+
+        def change(tx: Transaction) -> None:
+            if tx.lease(inode) != lease:
+                raise LeaseExpired(f"Client (={lease.holder}) is not the lease owner any more (inode {inode})")
+            tx.set_lease(inode, renumbered)
+
+        await self._ctx.commit(change)
+        self._leases.hold(self._ctx.monotonic(), inode, renumbered)
+        return renumbered
+
+    async def _free_to_extend(
+        self, path: str, user: str, holder: str
+    ) -> tuple[NamespacePath, Inode, Lease | None]:
+        """Return the path of a file that `user` may extend, the file, and the lease that is on record."""
         parsed = changeable_path(path)
         await self._ctx.under_construction.settle(parsed)
         await self._ctx.until_ready()
         file = self._file_to_extend(parsed, user)
-        recorded = self._check_free(parsed, file.inode, holder)
-        lease = Lease(self._ctx.numbering.next(), holder)
-        writer = _writer_with(lease)
-        allocated, _head = self._placer.place(file.replication, writer_host, frozenset(), writer)
+        return parsed, file, self._check_free(parsed, file.inode, holder)
+
+    async def _take(
+        self,
+        path: NamespacePath,
+        inode: InodeId,
+        lease: Lease,
+        recorded: Lease | None,
+        link: NodeId | None = None,
+    ) -> Inode:
+        """Commit a lease, and return the file."""
         # Hold the lease from here on, so that nobody else takes it during the commit.
-        self._leases.hold(self._ctx.monotonic(), file.inode, lease, link)
+        self._leases.hold(self._ctx.monotonic(), inode, lease, link)
         try:
-            leased = await self._ctx.commit(lambda tx: namespace.take_lease(tx, parsed, file.inode, lease))
+            leased = await self._ctx.commit(lambda tx: namespace.take_lease(tx, path, inode, lease))
         except PeacefsError:
-            self._leases.release(file.inode, lease)
+            self._leases.release(inode, lease)
             raise
-        if recorded is not None and recorded.holder != holder:
-            log.warning("%s has taken the lease of %s, which %s had left", holder, parsed, recorded.holder)
-        token = self.lease_token(str(parsed), leased.inode, lease, leased.replication, new_request_id())
-        return Leased(token, allocated, leased.length, leased.block_bytes, leased.replication)
+        if recorded is not None and recorded.holder != lease.holder:
+            log.warning("%s has taken the lease of %s, which %s had left", lease.holder, path, recorded.holder)
+        return leased
 
     def _check_free(self, path: NamespacePath, inode: InodeId, holder: str) -> Lease | None:
         """Raise AlreadyBeingCreated if another holder has the lease. Return the lease on record."""
@@ -123,7 +163,11 @@ class AppendOperations:
         return recorded
 
     def lease_token(self, path: str, inode: InodeId, lease: Lease, replication: int, request_id: str) -> str:
-        token = FileLease(
+        return self._ctx.signer.sign(self.permit(path, inode, lease, replication, request_id))
+
+    def permit(self, path: str, inode: InodeId, lease: Lease, replication: int, request_id: str) -> FileLease:
+        """Return the token of a lease, not signed."""
+        return FileLease(
             expires_s=self._ctx.wall_clock() + write_token_lifetime_s,
             path=path,
             inode=inode,
@@ -132,7 +176,6 @@ class AppendOperations:
             replication=replication,
             request_id=request_id,
         )
-        return self._ctx.signer.sign(token)
 
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
         access_checks.check_file(self._ctx.reader, path, self._ctx.caller(user), Access.WRITE)
@@ -172,7 +215,7 @@ class AppendOperations:
 
         def change(tx: Transaction) -> InodeId:
             access_checks.check_file(tx, parsed, caller, Access.WRITE)
-            inode = namespace.check_append(tx, parsed).inode
+            inode = namespace.existing_file(tx, parsed).inode
             tx.drop_lease(inode)
             return inode
 
@@ -227,7 +270,7 @@ class AppendOperations:
 
 def writer_of(token: FileWrite | FileLease) -> str:
     """Return the name of the writer that owns a token. Chunks are assigned to this name."""
-    return _writer_with(_lease(token)) if isinstance(token, FileLease) else writer_with(token.request_id)
+    return writer_under(_lease(token)) if isinstance(token, FileLease) else writer_with(token.request_id)
 
 
 def writer_with(request_id: str) -> str:
@@ -235,7 +278,8 @@ def writer_with(request_id: str) -> str:
     return f"request {request_id}"
 
 
-def _writer_with(lease: Lease) -> str:
+def writer_under(lease: Lease) -> str:
+    """Return the name of the writer under a lease. Chunks are assigned to this name."""
     return f"lease {lease.number}"
 
 

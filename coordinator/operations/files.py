@@ -21,6 +21,7 @@ from .datanode_admin import DatanodeAdmin
 from .file_chunks import FileChunkOperations
 from .fsck import Fsck
 from .names import Names
+from .open_files import OpenFiles
 from .placement import ChunkPlacer
 from .probing import ProbeOperations
 from .query_reports import QueryReports
@@ -55,6 +56,7 @@ class Files:
         self.reshaping = TruncateConcat(context, leases)
         self.schedule = WriteGrantService(context, self.appending)
         self.writing = WriteOperations(context, placer, self.appending, self.schedule)
+        self.open_files = OpenFiles(context, placer, self.appending, self.writing)
         self.acls = AclOperations(context)
         self.attributes = AttributeOperations(context)
         self.snapshots = SnapshotOperations(context, self.names)

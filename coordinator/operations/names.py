@@ -7,7 +7,15 @@ from dataclasses import replace
 from functools import partial
 
 from peacefs.coordinator.limits import list_remaining_max, reclaim_entries_per_commit
-from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage, RenameMode, TreeSummary
+from peacefs.coordinator.metadata.model import (
+    ROOT,
+    InodeId,
+    InodeKind,
+    InodeStatus,
+    ListPage,
+    RenameMode,
+    TreeSummary,
+)
 from peacefs.coordinator.metadata.transaction import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
@@ -23,6 +31,7 @@ from peacefs.protocol.errors import FileNotFound, PathIsNotEmptyDirectory
 
 from .context import OperationContext
 from .recursive_delete import RemovalRights
+from .temporary_files import path_of
 from .tree_counts import TreeCounts
 
 
@@ -49,6 +58,13 @@ class Names:
             await under_construction.flush(status.inode)
             status = self._status(parsed, caller)
         return status
+
+    def path_of(self, inode: InodeId) -> str:
+        """Return the path of a file or directory. Raises FileNotFound. Rights are for the caller to check."""
+        found = NamespacePath(()) if inode == ROOT else path_of(self._ctx.reader, inode)
+        if found is None:
+            raise FileNotFound(f"File does not exist: inode {inode}")
+        return str(found)
 
     def _status(self, parsed: NamespacePath, caller: Principal) -> InodeStatus:
         place = self._locate(parsed, caller)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -73,6 +73,18 @@ class FileLocations:
 
     length: int
     blocks: list[BlockLocation]
+
+
+class LocatedFile(NamedTuple):
+    """A part of a file for a client of HDFS: where its chunks are, with tokens to read them."""
+
+    status: InodeStatus
+    #: The chunks that overlap the wanted range, each with its place in the file.
+    chunks: list[tuple[int, ChunkLayout]]
+    #: The file's last chunk and its place; None for an empty file.
+    last: tuple[int, ChunkLayout] | None
+    #: True while somebody writes the file.
+    is_written: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +200,31 @@ class ReadOperations:
                 blocks.append(BlockLocation(chunk, at, self._ctx.cluster.locations(chunk.chunk)))
             at += chunk.length
         return FileLocations(at, blocks)
+
+    async def located(
+        self, path: str, user: str, reader_host: str | None, offset: int, length: int
+    ) -> LocatedFile:
+        """Return the chunks that overlap a range of a file, nearest replicas first, with tokens to read them."""
+        file = await self._opened(path, user)
+        expires_s = self._ctx.wall_clock() + self._ctx.read_token_lifetime_s
+        places: list[tuple[int, ChunkLayout]] = []
+        at = 0
+        for number, chunk in enumerate(file.chunks, 1):
+            is_last = number == len(file.chunks)
+            is_wanted = at < offset + length and at + chunk.length > offset
+            if is_wanted or is_last:
+                token = self._ctx.signer.sign(ChunkRead(expires_s, chunk.chunk, file.status.inode))
+                places.append((at, replace(self._places([chunk], reader_host)[0], token=token)))
+            at += chunk.length
+        last = places[-1] if places else None
+        if last is not None and not (last[0] < offset + length and at > offset):
+            places.pop()
+        is_written = file.at_tx is None and self._ctx.reader.lease(file.status.inode) is not None
+        return LocatedFile(file.status, places, last, is_written)
+
+    def chunk_token(self, chunk: ChunkId) -> str:
+        """Return a token that names a chunk of no file, for a datanode that is asked to copy it and need not."""
+        return self._ctx.signer.sign(ChunkRead(self._ctx.wall_clock() + self._ctx.read_token_lifetime_s, chunk))
 
     def space(self) -> Usage:
         """Return the space of the whole cluster. Each replica counts."""

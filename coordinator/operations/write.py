@@ -213,6 +213,31 @@ class WriteOperations:
         self._schedule.created(made, 0)
         return Completed(publication.length)
 
+    async def create_leased(self, file: NewFile, holder: str) -> tuple[InodeId, Lease]:
+        """Create an empty file at once, and give `holder` its lease, as HDFS does.
+
+        Raises what `create` does, and AlreadyBeingCreated if somebody writes a file of this name.
+        """
+        path = changeable_path(file.path)
+        check_request_id(file.request_id)
+        made, drawn = _with_defaults(file, path), Lease(self._ctx.numbering.next(), holder)
+        await self._ctx.under_construction.settle(path)
+        await self._ctx.until_ready()
+
+        def change(tx: Transaction) -> tuple[namespace.Publication, InodeId, Lease]:
+            before = tx.answer(made.request_id) is not None
+            publication = self._publish(tx, made, [])
+            return publication, *namespace.lease_published(tx, path, drawn, before=before)
+
+        try:
+            publication, inode, lease = self._ctx.commit.now(change)
+        except FileAlreadyExists:
+            self._check_not_under_construction(path, file.user)
+            raise
+        self._append.hold(inode, lease)
+        self._take_in(made.path, made.replication, [], publication)
+        return inode, lease
+
     async def publish(self, wanted: PublishFile, writer_host: str | None) -> Completed:
         """Create and complete a file of one chunk that was preallocated for this request, in one call."""
         file, chunks = wanted.file, [wanted.chunk]

@@ -151,6 +151,13 @@ class DiskSet:
         # Do not acknowledge chunks on a disk that has failed meanwhile.
         return list(outcomes) if disk.is_readable else [self._failed(disk) for _ in chunks]
 
+    def read_staged(self, staged: Staged, offset: int, length: int) -> fx.Steps[bytes]:
+        disk = self._staged[staged]
+        try:
+            return (yield from self.watched(disk, disk.store.read_staged(staged, offset, length)))
+        finally:
+            self._forget_if_over(staged)
+
     def discard(self, staged: Staged) -> fx.Steps[None]:
         disk = self._staged.get(staged)
         if disk is not None:

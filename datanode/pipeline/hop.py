@@ -31,6 +31,7 @@ from peacefs.runtime import effects as fx
 from .active_streams import ActiveStream, StreamsUnderWay, report_end
 from .batch_hop import BatchHop
 from .latency_samples import LatencySamples
+from .orphaned_chunks import OrphanedChunks
 from .write_permits import Place, WritePermits, acknowledgement_wait_min
 
 
@@ -69,9 +70,10 @@ class PipelineHop:
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        orphans: OrphanedChunks | None = None,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        """Serve the node to which `streams` belong.
+        """Serve the node to which `streams` belong. Chunks whose upstream died go to `orphans`, if given.
 
         A hop calls the clocks between all steps of a chunk; an effect would cost too much there. `clock` returns
         monotonic seconds, `wall_clock` seconds since 1970, for the expiry of tokens.
@@ -82,6 +84,7 @@ class PipelineHop:
         self._signer = signer
         self._store = store
         self._changes = changes
+        self._orphans = orphans
         self._samples = samples or LatencySamples()
         self.hop_timeout_s = hop_timeout_s
         self._permits = WritePermits(signer, self._node, wall_clock, hop_timeout_s)
@@ -167,8 +170,11 @@ class PipelineHop:
             watch.forwarded_s = watch.looked_s
             sealed = yield from self._store.seal(staged, sums, data)
             seal_s = watch.lap()
-        except PeacefsError:
-            yield from self._store.discard(staged)
+        except PeacefsError as fault:
+            if self._orphans is not None:
+                yield from self._orphans.give_up(staged, stream.token, fault)
+            else:
+                yield from self._store.discard(staged)
             raise
         metrics.seal_seconds.observe(seal_s)
         watch.disk_s += seal_s

@@ -274,6 +274,11 @@ class ChunkStore:
                     outcomes[staged] = fault
         return [outcomes[staged] for staged in chunks]
 
+    def read_staged(self, staged: Staged, offset: int, length: int) -> fx.Steps[bytes]:
+        """Return bytes of a large chunk that is not sealed. The caller verifies them. Raises DiskFault."""
+        assert staged.file is not None
+        return self._or_discard(staged, self._large.read_staged(staged.file, offset, length))
+
     def discard(self, staged: Staged) -> fx.Steps[None]:
         """Discard a chunk that will not be sealed. Does nothing if it was sealed or discarded already."""
         if staged.is_over:

@@ -65,6 +65,15 @@ class LargeChunks:
         path = f"{self._paths.staging}/{chunk:016x}-{version:016x}.{next(self._serials)}"
         return StagedFile(path, (yield from fx.open_file(path, create=True, written_once=True)))
 
+    def read_staged(self, staged: StagedFile, offset: int, length: int) -> fx.Steps[bytes]:
+        """Return bytes of a file that is being written. Its last bytes may be in memory until it is synced."""
+        yield from fx.sync(staged.file)
+        file = yield from fx.open_file(staged.path)
+        try:
+            return (yield from fx.read_at(file, offset, length))
+        finally:
+            yield from close_quietly(file)
+
     def publish(self, staged: StagedFile, chunk: ChunkId, place: IndexedPlace, sums: bytes) -> fx.Steps[None]:
         """Make a complete staged file durable under its final name.
 

@@ -22,6 +22,8 @@ delegation_token_characters_max: Final = 2048
 
 
 KIND: Final = "WEBHDFS delegation"
+#: The kind of a token for `hdfs://`. The coordinators share its password, which SASL proves without showing it.
+HDFS_KIND: Final = "HDFS_DELEGATION_TOKEN"
 _IDENTIFIER_VERSION = 0
 _DOMAIN = b"peacefs delegation token 1\0"
 _UNREADABLE = "the delegation token cannot be read: it is not as it was issued"

@@ -71,6 +71,8 @@ class Register(Message, frozen=True):
     commit_seen: int = 0
     public_key: bytes = b""
     proof: bytes = b""
+    #: The port of HDFS's data transfer protocol and of its ClientDatanodeProtocol; 0 without them.
+    hdfs_port: int = 0
 
 
 class TrustedKey(msgspec.Struct, frozen=True, array_like=True):

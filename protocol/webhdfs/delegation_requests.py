@@ -10,13 +10,19 @@ from .request import Request
 
 @dataclass(frozen=True, slots=True)
 class GetDelegationToken(Request):
-    """GETDELEGATIONTOKEN; only `renewer` may renew the token, or no one if empty."""
+    """GETDELEGATIONTOKEN; only `renewer` may renew the token, or no one if empty.
+
+    `kind` is empty for WebHDFS's own kind, `service` for the address that the client asks.
+    """
 
     renewer: str
+    kind: str
+    service: str
 
     @classmethod
     def read(cls, path: str, user: str, query: RequestQuery) -> GetDelegationToken:
-        return cls(path, user, query.text("renewer") or "")
+        said = (query.text(name) or "" for name in ("renewer", "kind", "service"))
+        return cls(path, user, *said)
 
 
 @dataclass(frozen=True, slots=True)

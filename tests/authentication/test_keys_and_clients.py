@@ -19,6 +19,7 @@ from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.callers.caller import Caller, Via
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, StartupError, Unauthenticated
+from peacefs.protocol.tokens import Signer
 
 DAY_S = 86_400.0
 
@@ -40,6 +41,7 @@ class World:
             self.directory,
             "c1",
             Callers("hdfs"),
+            Signer(b"s" * 32),
             wall_clock=lambda: self.now_s,
             monotonic=lambda: self.now_s,
         )

@@ -33,8 +33,8 @@ def main() -> int:
         scratch = Path(made)
         places = {name: scratch / name for name in ("here", "hdfs")}
         with (
-            running_peacefs(scratch / "peacefs") as here,
-            running_hdfs(toolchain, scratch / "namenode") as hdfs,
+            running_peacefs(scratch / "peacefs") as (here, here_by_rpc),
+            running_hdfs(toolchain, scratch / "namenode") as (hdfs, hdfs_by_rpc),
         ):
             for place in places.values():
                 place.mkdir()
@@ -52,10 +52,16 @@ def main() -> int:
             for name, uri in (("here", here), ("hdfs", hdfs)):
                 (places[name] / "suites").mkdir()
                 cases.append(run_suites(toolchain, uri, name, places[name] / "suites"))
+            _say(f"suites: the same over HDFS's own protocol, at {here_by_rpc} and {hdfs_by_rpc}")
+            cases_by_rpc = []
+            for name, uri in (("here-rpc", here_by_rpc), ("hdfs-rpc", hdfs_by_rpc)):
+                (scratch / name).mkdir()
+                cases_by_rpc.append(run_suites(toolchain, uri, name, scratch / name))
     wrong = _judge("commands", commands, known.get("commands", []))
     wrong += _judge("rights", [rights[0], hdfs_rights.with_masked_parents(rights[1])], known.get("rights", []))
     wrong += _judge("refusals", refusals, known.get("refusals", []))
     wrong += _judge("cases", cases, known.get("cases", []))
+    wrong += _judge("cases over hdfs://", cases_by_rpc, known.get("cases_by_rpc", []))
     return 1 if wrong else 0
 
 
@@ -75,7 +81,7 @@ def _judge(what: str, outcomes: list[dict[str, str]], known: Sequence[KnownDiffe
     for sentence in wrong:
         _say(sentence)
     counts = [sum(outcome == "passed" for outcome in each.values()) for each in (here, hdfs)]
-    passed = f", {counts[0]} passed here and {counts[1]} with HDFS" if what == "cases" else ""
+    passed = f", {counts[0]} passed here and {counts[1]} with HDFS" if what.startswith("cases") else ""
     _say(f"{len(here)} {what}{passed}: {len(seen)} known differences, {len(wrong)} others")
     return len(wrong)
 

@@ -22,17 +22,17 @@ hadoop.proxyuser.elsewhere.users = "*"
 
 
 @contextmanager
-def running_peacefs(directory: Path) -> Iterator[str]:
-    """Yield its `webhdfs://` URI."""
+def running_peacefs(directory: Path) -> Iterator[tuple[str, str]]:
+    """Yield its `webhdfs://` URI and its `hdfs://` URI."""
     rules = directory.with_name("proxy-users.toml")
     rules.write_text(_PROXY_USERS)
     options = [f"--proxy-users={rules}"]
     with LocalCluster(directory, datanodes=3, port=0, coordinator_options=options) as cluster:
-        yield cluster.webhdfs_uri
+        yield cluster.webhdfs_uri, cluster.hdfs_uri
 
 
 @contextmanager
-def running_hdfs(toolchain: Toolchain, directory: Path) -> Iterator[str]:
+def running_hdfs(toolchain: Toolchain, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield the same of HDFS. Raises RuntimeError when it does not start."""
     command = toolchain.command("contract.HdfsPeer", [str(directory)], {}, log="hdfs")
     errors = toolchain.build / "hdfs.err"
@@ -45,10 +45,10 @@ def running_hdfs(toolchain: Toolchain, directory: Path) -> Iterator[str]:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            uri = process.stdout.readline().strip()
-            if not uri.startswith("webhdfs://"):
+            uris = process.stdout.readline().split()
+            if len(uris) != 2:
                 raise RuntimeError(f"HDFS did not start: {errors} says why")
-            yield uri
+            yield uris[0], uris[1]
         finally:
             process.stdin.close()
             try:

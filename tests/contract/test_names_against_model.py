@@ -1,4 +1,4 @@
-"""Names through two doors of a real coordinator, with stops and kills between the steps, against a model."""
+"""Names through three doors of a real coordinator, with stops and kills between the steps, against a model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from oracles.name_tree import SUPERUSER, Call, Names, Node, Tree, apply
+from support.hdfs_door import HdfsDoor
 from support.long_runs import often
 from support.name_doors import Door, FramesDoor, WebHdfsDoor
 from support.waiting import wait_until
@@ -26,7 +27,7 @@ _ENDS_MAX = often(1, 3)
 
 PATHS = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(tuple)
 USERS = st.sampled_from((SUPERUSER, "ann", "ann", "bob"))
-DOORS = st.sampled_from((0, 1))
+DOORS = st.sampled_from((0, 1, 2))
 MODES = st.sampled_from((0o755, 0o777, 0o1777, 0o700, 0o711, 0o555, 0o644))
 
 
@@ -34,7 +35,7 @@ class NamesMachine(RuleBasedStateMachine):
     """Does the same to a directory of its own and to the model. Machines share a cluster."""
 
     cluster: LocalCluster
-    doors: tuple[Door, Door]
+    doors: tuple[Door, Door, Door]
     numbers = itertools.count()
 
     def __init__(self) -> None:
@@ -136,9 +137,10 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 @pytest.mark.evidence("answers-survive-kill", "names-are-atomic")
-def test_outcomes_through_both_doors_are_those_of_the_model_across_stops_and_kills(cluster: LocalCluster) -> None:
+def test_outcomes_through_all_doors_are_those_of_the_model_across_stops_and_kills(cluster: LocalCluster) -> None:
     NamesMachine.cluster = cluster
-    NamesMachine.doors = (FramesDoor(cluster.http_address), WebHdfsDoor(cluster.http_address))
+    webhdfs = WebHdfsDoor(cluster.http_address)
+    NamesMachine.doors = (FramesDoor(cluster.http_address), webhdfs, HdfsDoor(cluster.hdfs_uri, webhdfs))
     try:
         run_state_machine_as_test(
             NamesMachine,

@@ -61,7 +61,9 @@ def doors_of(cluster: Any) -> list[Door]:
     return [
         Door("coordinator HTTP", host, coordinator.http_port, True, True, *names),
         Door("coordinator nodes", coordinator.node_host, coordinator.node_port, False, True, *names),
+        Door("coordinator HDFS", host, coordinator.hdfs_port, False, False, *names),
         Door("datanode HTTP", datanode.http_host, datanode.http_port, True, False, *node),
+        Door("datanode HDFS", datanode.http_host, datanode.hdfs_port, False, False, *node),
         Door("datanode data", datanode.http_host, datanode.data_port, False, True, *node),
         Door("datanode local socket", connection.local_address[0], None, False, True, *node),
     ]

@@ -6,7 +6,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hdfs.HdfsConfiguration;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 
-/** A NameNode and three DataNodes of HDFS in one JVM. Prints its `webhdfs://` URI and ends with its standard input. */
+/** A NameNode and three DataNodes of HDFS in one JVM. Prints its two URIs and ends with its standard input. */
 public class HdfsPeer {
   public static void main(String[] arguments) throws Exception {
     Configuration conf = new HdfsConfiguration();
@@ -21,7 +21,9 @@ public class HdfsPeer {
     MiniDFSCluster cluster = new MiniDFSCluster.Builder(conf, new File(arguments[0])).numDataNodes(3).build();
     try {
       cluster.waitActive();
-      System.out.println("webhdfs://127.0.0.1:" + cluster.getNameNode().getHttpAddress().getPort());
+      System.out.println(
+          "webhdfs://127.0.0.1:" + cluster.getNameNode().getHttpAddress().getPort()
+              + " hdfs://127.0.0.1:" + cluster.getNameNodePort());
       while (System.in.read() >= 0) {
         continue;
       }

@@ -5,7 +5,10 @@ import java.net.URI;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.contract.AbstractBondedFSContract;
 
-/** What `webhdfs://` promises, at a cluster that the property contract.uri names: the flags that HDFS sets for itself. */
+/**
+ * What `webhdfs://` and `hdfs://` promise, at a cluster that the property contract.uri names: the flags that HDFS sets
+ * for itself.
+ */
 public class WebHdfsContract extends AbstractBondedFSContract {
   static final String URI_PROPERTY = "contract.uri";
 
@@ -43,7 +46,7 @@ public class WebHdfsContract extends AbstractBondedFSContract {
 
   @Override
   public String getScheme() {
-    return "webhdfs";
+    return uri().getScheme();
   }
 
   static URI uri() {

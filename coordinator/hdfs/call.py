@@ -1,0 +1,163 @@
+"""One call on its way: carry it out, wait until what it has read is durable, answer, and record it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from google.protobuf.message import Message
+
+from peacefs.coordinator.audit_log import AuditLog, AuditRecord
+from peacefs.coordinator.calls.name_table import NAME_TABLE
+from peacefs.coordinator.failover.door import Door
+from peacefs.coordinator.metadata.group_commit import no_room
+from peacefs.coordinator.operations.durability.durable_answers import Watched
+from peacefs.protocol.callers.caller import Caller
+from peacefs.protocol.errors import (
+    AccessDenied,
+    NoSuchMethod,
+    NoSuchProtocol,
+    PeacefsError,
+    ProtocolMismatch,
+    Unauthenticated,
+)
+from peacefs.protocol.hadoop.rpc_codec import failure, success
+from peacefs.protocol.hadoop.rpc_pb2 import RpcRequestHeaderProto, RpcResponseHeaderProto
+from peacefs.protocol.trace_context import TraceContext, enter
+from peacefs.runtime.counters import QuickHistogram
+from peacefs.service.outcomes import DONE, of_failure
+
+from .method import Method, MethodCall, Served
+
+log = logging.getLogger("peacefs.coordinator")
+
+method_seconds = QuickHistogram(
+    "peacefs_hdfs_call_seconds",
+    "Seconds of calls of clients of HDFS, by method and outcome",
+    (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0),
+    ["operation", "outcome"],
+)
+
+_DETAILS: Final[Mapping[type[PeacefsError], int]] = {
+    NoSuchMethod: RpcResponseHeaderProto.ERROR_NO_SUCH_METHOD,
+    NoSuchProtocol: RpcResponseHeaderProto.ERROR_NO_SUCH_PROTOCOL,
+    ProtocolMismatch: RpcResponseHeaderProto.ERROR_RPC_VERSION_MISMATCH,
+}
+_AUDITED: Final = "hdfs"
+
+
+class Asker(NamedTuple):
+    """On whose behalf a connection calls, from where."""
+
+    user: str
+    host: str | None
+    #: The service that acts for the user.
+    real_user: str | None = None
+    #: Authenticates again, because a token may have ended. Raises Unauthenticated. None if names are believed.
+    authenticate: Callable[[], Caller] | None = None
+
+
+def refused(header: RpcRequestHeaderProto, error: PeacefsError) -> bytes:
+    """Return the answer to a call that was refused."""
+    detail = _DETAILS.get(type(error), RpcResponseHeaderProto.ERROR_APPLICATION)
+    return failure(header, error.hadoop_class, error.message, detail)
+
+
+class OpenMethodCall(Watched):
+    """A call under way: `carry_out` it, wait until what it `needed` is durable, send what `finish` returns."""
+
+    __slots__ = (
+        "_asked",
+        "_asker",
+        "_audit",
+        "_began_s",
+        "_call",
+        "_context",
+        "_door",
+        "_header",
+        "_method",
+        "name",
+    )
+
+    def __init__(
+        self,
+        served: Served,
+        header: RpcRequestHeaderProto,
+        name: str,
+        method: Method,
+        asked: Message,
+        asker: Asker,
+        door: Door | None = None,
+        audit: AuditLog | None = None,
+    ) -> None:
+        super().__init__(served.files.durable.rows)
+        self._began_s = time.perf_counter()
+        self._header = header
+        self._method = method
+        self._asked = asked
+        self._asker = asker
+        self._door = door
+        self._audit = audit
+        self._context = TraceContext()
+        self.name = name
+        self._call = MethodCall(served, asker.user, asker.host, header.clientId, header.callId)
+
+    async def carry_out(self) -> Message | PeacefsError:
+        """Return the answer that `finish` takes. An error is an answer, too."""
+        enter(self._context)
+        try:
+            door = self._door
+            if door is not None and not door.may_answer and not self._method.is_of_any:
+                await door.pass_through()
+            if self._asker.authenticate is not None:
+                self._call.caller = self._asker.authenticate()
+            answer: Message = await self.run(self._method.run(self._call, self._asked))  # type: ignore[arg-type]
+            return answer
+        except PeacefsError as error:
+            return error
+        except Exception:
+            log.exception("a call of %s over hdfs:// failed", self.name)
+            return PeacefsError("an internal error of the coordinator; its log says more")
+
+    def finish(self, answer: Message | PeacefsError, refusal: PeacefsError | None = None) -> bytes:
+        """Return the bytes to send now. `refusal` is the reason why an entry that the call needs was undone."""
+        if refusal is None and self.is_undone:
+            refusal = no_room()
+        if refusal is None and self._door is not None and not self._method.is_of_any:
+            # This process may have been stopped for long, and another one may have led.
+            refusal = self._door.refusal(is_read=self._method.is_read)
+        if refusal is not None:
+            answer = refusal
+        seconds = time.perf_counter() - self._began_s
+        error = answer if isinstance(answer, PeacefsError) else None
+        method_seconds.of(self.name, DONE if error is None else of_failure(error.code)).observe(seconds)
+        if self._audit is not None and not self._method.is_silent:
+            self._audit.record(self._record(error, seconds))
+        return (
+            success(self._header, answer)
+            if not isinstance(answer, PeacefsError)
+            else refused(self._header, answer)
+        )
+
+    def _record(self, error: PeacefsError | None, seconds: float) -> AuditRecord:
+        asker, message, caller = self._asker, self._call.asked, self._call.caller
+        row = None if message is None else NAME_TABLE.get(type(message))
+        permission = getattr(message, "permission", None)
+        return AuditRecord(
+            user=asker.user,
+            real_user=asker.real_user,
+            auth="simple" if asker.authenticate is None else "none" if caller is None else caller.via.value,
+            address=asker.host,
+            operation=self.name,
+            source=self._method.path(self._asked),
+            destination=None if row is None else row.destination(message),
+            permission=f"{permission:04o}" if isinstance(permission, int) and permission >= 0 else None,
+            protocol=_AUDITED,
+            allowed=not isinstance(error, AccessDenied | Unauthenticated),
+            error=None if error is None else error.code,
+            request_id=self._call.request_id or None,
+            seconds=seconds,
+            trace=self._context.id,
+        )

@@ -1,0 +1,38 @@
+"""The bytes of a block that another datanode has acknowledged and not published, before it died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from peacefs.datanode.pipeline.orphaned_chunks import OrphanedChunks
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import hop_timeout_s
+from peacefs.runtime.thread_driver import ThreadDriver
+
+# A hop whose upstream is silent, but not closed, gives up after `hop_timeout_s`.
+takeover_wait_s: Final = hop_timeout_s + 5.0
+
+
+class EarlierBytes:
+    """Reads chunks that this datanode, as a later hop, has received in part. Serves all connections."""
+
+    def __init__(self, orphans: OrphanedChunks, driver: ThreadDriver) -> None:
+        self._orphans = orphans
+        self._driver = driver
+
+    def of(self, chunks: Sequence[ChunkId], length: int) -> Iterator[bytes]:
+        """Return the bytes of one of these chunks, of which at least `length` came here; nothing if there is none.
+
+        Waits until the hop has noticed that its upstream died. Raises ChecksumMismatch, DiskFault.
+        """
+        staged = self._orphans.take(chunks, length, takeover_wait_s) if chunks else None
+        if staged is None:
+            return
+        offset = 0
+        try:
+            while piece := self._driver.run(self._orphans.read(staged, offset)):
+                yield piece
+                offset += len(piece)
+        finally:
+            self._driver.run(self._orphans.discard(staged))

@@ -1,0 +1,95 @@
+"""Answers HDFS's ClientDatanodeProtocol: how long a replica is, for who reads a file that is being written."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from peacefs.datanode.store.interface import ReplicaStore
+from peacefs.protocol.errors import BadRequest, ProtocolViolation
+from peacefs.protocol.hadoop.datatransfer_pb2 import (
+    GetReplicaVisibleLengthRequestProto,
+    GetReplicaVisibleLengthResponseProto,
+)
+from peacefs.protocol.hadoop.rpc_codec import (
+    CONTEXT_CALL,
+    HTTP_ANSWER,
+    PING_CALL,
+    SASL_CALL,
+    HttpRequest,
+    Request,
+    RequestReader,
+    cut_message,
+    decode,
+    failure,
+    method_of,
+    success,
+)
+from peacefs.protocol.hadoop.rpc_pb2 import RpcResponseHeaderProto
+from peacefs.protocol.ids import show
+from peacefs.protocol.limits import KIB, hop_timeout_s
+
+from .transfer_socket import TransferSocket
+
+question_bytes_max: Final = 64 * KIB
+# As HDFS's ipc.server keeps a connection without calls: ipc.client.connection.maxidletime of clients.
+idle_questions_s: Final = 10.0
+
+_PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol"
+_NOT_FOUND: Final = "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException"
+_DENIED: Final = "org.apache.hadoop.security.AccessControlException"
+_NO_METHOD: Final = "org.apache.hadoop.ipc.RpcNoSuchMethodException"
+_NO_PROTOCOL: Final = "org.apache.hadoop.ipc.RpcNoSuchProtocolException"
+
+
+class ReplicaQuestions:
+    """Serves connections of Hadoop's RPC, each on its thread. `TransferServer` calls it.
+
+    The protocol carries no block token, so clients of other machines learn nothing here. They need not ask: the
+    coordinator tells every reader the length of a file that is being written.
+    """
+
+    def __init__(self, store: ReplicaStore) -> None:
+        self._store = store
+
+    def serve(self, socket: TransferSocket) -> None:
+        """Answer calls until the client ends. Raises BadRequest and PeerError."""
+        reader = RequestReader(question_bytes_max)
+        while socket.has_more(idle_questions_s):
+            raw = socket.receive_some()
+            if not raw:
+                return
+            try:
+                reader.take(raw)
+                while (came := reader.next()) is not None:
+                    if isinstance(came, HttpRequest):
+                        socket.send_all(HTTP_ANSWER, timeout_s=hop_timeout_s)
+                        return
+                    if isinstance(came, Request) and (answer := self._answer(came, is_local=socket.is_local)):
+                        socket.send_all(answer, timeout_s=hop_timeout_s)
+            except ProtocolViolation as error:
+                raise BadRequest(error.message) from None
+
+    def _answer(self, request: Request, *, is_local: bool) -> bytes | None:
+        header = request.header
+        if header.callId in (CONTEXT_CALL, PING_CALL):
+            return None
+        codes = RpcResponseHeaderProto
+        if header.callId == SASL_CALL:
+            return failure(header, _DENIED, "SIMPLE authentication only", codes.FATAL_UNAUTHORIZED, is_fatal=True)
+        named, rest = cut_message(request.body)
+        method = method_of(named)
+        if method.declaringClassProtocolName != _PROTOCOL:
+            text = f"Unknown protocol: {method.declaringClassProtocolName}"
+            return failure(header, _NO_PROTOCOL, text, codes.ERROR_NO_SUCH_PROTOCOL)
+        if method.methodName != "getReplicaVisibleLength":
+            text = f"Unknown method {method.methodName} called on {_PROTOCOL} protocol."
+            return failure(header, _NO_METHOD, text, codes.ERROR_NO_SUCH_METHOD)
+        block = decode(GetReplicaVisibleLengthRequestProto, cut_message(rest)[0]).block
+        if not is_local:
+            text = "the length of a replica is told to clients of this machine alone; ask for the file's length"
+            return failure(header, _DENIED, text, codes.ERROR_APPLICATION)
+        replica = self._store.find(block.blockId)
+        if replica is None or replica.version < block.generationStamp:
+            text = f"Replica not found for chunk {show(block.blockId)}"
+            return failure(header, _NOT_FOUND, text, codes.ERROR_APPLICATION)
+        return success(header, GetReplicaVisibleLengthResponseProto(length=replica.length))
