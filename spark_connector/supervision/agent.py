@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import stat
 import threading
 import time
 import uuid
@@ -56,6 +57,7 @@ agent_beat_with_standby_interval_s: Final = 0.2
 # An answer that comes later is of no use: what it says may not be so any more.
 agent_answer_timeout_s: Final = 3.0
 run_logs_sent_max: Final = 8
+_PASSED_THROUGH_MODE: Final = 0o711
 
 
 log = logging.getLogger("peacefs.agent")
@@ -105,10 +107,12 @@ def run(options: AgentOptions) -> None:
     try:
         private_files.make_directory(options.directory)
         private_files.make_directory(logs)
-        private_files.mend(options.directory, lambda entry: entry == logs)
-        if os.geteuid() == 0:
-            # Accounts of runs pass through to their directories and tokens, and see no names.
-            options.directory.chmod(0o711)
+        # Accounts of runs pass through to their directories and tokens, and see no names.
+        lets_through = os.geteuid() == 0
+        is_as_wanted = lets_through and stat.S_IMODE(options.directory.stat().st_mode) == _PASSED_THROUGH_MODE
+        private_files.mend(logs if is_as_wanted else options.directory, lambda entry: entry == logs)
+        if lets_through:
+            options.directory.chmod(_PASSED_THROUGH_MODE)
         tokens = RunTokens(options.directory.absolute() / "tokens")
         letters = StandbyLetters(options.directory.absolute() / "standbys")
     except OSError as error:
