@@ -18,7 +18,7 @@ from peacefs.protocol.limits import MIB
 from . import content as steps
 from .content import FileContent, Step, Stream
 from .pending import PendingAttributes
-from .readers import VersionReader, extends
+from .readers import ReadAhead, VersionReader, extends
 from .stage import Stage, StagingRoom
 
 # A staged file up to this length is published in one call.
@@ -39,6 +39,7 @@ class OpenFile:
         self,
         files: PeaceFileSystem,
         room: StagingRoom,
+        ahead: ReadAhead,
         path: str,
         status: FileStatus | None,
         mode: int,
@@ -59,6 +60,7 @@ class OpenFile:
         self.lock = threading.RLock()
         self._files = files
         self._room = room
+        self._ahead = ahead
         self._published = published
         self._content: FileContent | None = None if status else FileContent(None)
         self._stage: Stage | None = None
@@ -98,7 +100,7 @@ class OpenFile:
                 return None
             below, staged = content.staged_part(offset, len(target))
             if below:
-                self._base = self._base or VersionReader(self._files.open(self.path))
+                self._base = self._base or VersionReader(self._files.open(self.path), self._ahead)
                 count = self._base.read_into(offset, target[:below])
                 if count < below:
                     raise OSError(errno.ESTALE, "The file was changed by another machine; open it again")
@@ -111,7 +113,7 @@ class OpenFile:
         """Return a reader of the present version if it begins with the known one, as after an append elsewhere."""
         if self.status is None or status.file_id != self.status.file_id or status.length <= known.length:
             return None
-        reader = VersionReader(self._files.open(self.path))
+        reader = VersionReader(self._files.open(self.path), self._ahead)
         if extends(reader.chunks, known.chunks):
             return reader
         reader.close()

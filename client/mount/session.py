@@ -40,6 +40,10 @@ _UTIME_NOW: Final = (1 << 30) - 1
 _UTIME_OMIT: Final = (1 << 30) - 2
 _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCHANGE: Final = 2
+#: Of malloc.h: blocks up to this size come from memory that is kept.
+_M_MMAP_THRESHOLD: Final = -3
+_M_TRIM_THRESHOLD: Final = -1
+_KEPT_BYTES: Final = 32 << 20
 _XATTR_CREATE: Final = 1
 _XATTR_REPLACE: Final = 2
 #: The kernel asks for these with many operations; the cluster has none of them.
@@ -236,6 +240,7 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]
 
 def serve(tree: MountedTree, directory: str, options: dict[str, Any], ready: Callable[[], None]) -> None:
     """Mount, call `ready`, and serve until an unmount or a signal. Raises OSError if it cannot mount."""
+    _keep_buffers()
     begun = []
 
     def begin() -> None:
@@ -249,6 +254,13 @@ def serve(tree: MountedTree, directory: str, options: dict[str, Any], ready: Cal
             # A signal ended it.
             return
         raise OSError(errno.EIO, "cannot mount; the line above says why", directory) from failed
+
+
+def _keep_buffers() -> None:
+    """Have the C library keep the buffers of reads: memory that is new for each read costs more than the read."""
+    allocator = ctypes.CDLL(None)
+    allocator.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
+    allocator.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def _stat(found: Attributes) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from .handles import WRITING, Caller, Handle
 from .identities import Identities
 from .lookups import Lookups
 from .open_file import OpenFile
-from .readers import VersionReader
+from .readers import ReadAhead, VersionReader
 from .stage import StagingRoom
 
 log = logging.getLogger("peacefs.mount")
@@ -65,6 +65,7 @@ class MountedTree:
         self._uid = uid
         self._identities = Identities(files.user)
         self._lookups = Lookups(files)
+        self._ahead = ReadAhead()
         self._lock = threading.Lock()
         self._open: dict[str, OpenFile] = {}
         self._handles: dict[int, Handle] = {}
@@ -155,7 +156,7 @@ class MountedTree:
             return number
 
     def _file(self, path: str, status: FileStatus | None, mode: int) -> OpenFile:
-        return OpenFile(self._files, self._room, path, status, mode, self._lookups.forget)
+        return OpenFile(self._files, self._room, self._ahead, path, status, mode, self._lookups.forget)
 
     def _opened(self, file: OpenFile, flags: int, caller: Caller) -> int:
         number, handle = next(self._numbers), Handle(file, flags)
@@ -184,7 +185,7 @@ class MountedTree:
         file = handle.file
         with file.lock:
             if handle.reader is None or handle.generation != file.generation:
-                fresh = VersionReader(self._files.open(file.path))
+                fresh = VersionReader(self._files.open(file.path), self._ahead)
                 old, handle.reader, handle.generation = handle.reader, fresh, file.generation
                 if old is not None:
                     old.close()
