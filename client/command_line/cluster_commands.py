@@ -158,7 +158,7 @@ def schedule(
         typer.Option(
             "--policy",
             metavar="NAME",
-            help="Let timely, express, paper, random or flow decide until the coordinator starts anew.",
+            help="Let express, timely, paper, random or flow decide until the coordinator starts anew.",
             show_default=False,
         ),
     ] = None,

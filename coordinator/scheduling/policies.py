@@ -28,8 +28,8 @@ from peacefs.topology.rate_curve import RateCurve
 plan_servers_per_turn: Final = 1600
 
 
-POLICY_DEFAULT = "timely"
-SCHEDULING_POLICIES = ("timely", "express", "paper", "random", "flow")
+POLICY_DEFAULT = "express"
+SCHEDULING_POLICIES = ("express", "timely", "paper", "random", "flow")
 
 #: The first replica on the writer, the second on another rack, the third on the second's rack.
 PRODUCTION_TEMPLATES = (Template.SAME_NODE, Template.OTHER_RACK, Template.SAME_RACK)

@@ -156,9 +156,9 @@ def run_coordinator(
         typer.Option(
             "--policy",
             metavar="NAME",
-            help="Policy that decides where and when: timely, express, paper, random or flow.",
+            help="Policy that decides where and when: express, timely, paper, random or flow.",
         ),
-    ] = "timely",
+    ] = "express",
     audit_log: Annotated[
         Path | None,
         typer.Option(

@@ -134,7 +134,7 @@ def test_the_schedule_is_shown_and_a_policy_that_there_is_not_is_refused(
     wait_until(lambda: files.schedule().chunks_waiting == 1, "two are written, one waits")
     show_schedule(cluster.http_address, ScheduleStyle(watch=False, as_json=False, policy=None))
     shown = capsys.readouterr().out
-    assert "policy timely" in shown
+    assert "policy express" in shown
     assert "2 grants in flight" in shown
     assert "1 chunks of 1 sets wait" in shown
     seen.set()
@@ -142,7 +142,7 @@ def test_the_schedule_is_shown_and_a_policy_that_there_is_not_is_refused(
         thread.join()
     show_schedule(cluster.http_address, ScheduleStyle(watch=False, as_json=True, policy="random"))
     assert json.loads(capsys.readouterr().out)["policy"] == "random"
-    with pytest.raises(BadRequest, match="there is no policy 'fair'; there are timely"):
+    with pytest.raises(BadRequest, match="there is no policy 'fair'; there are express"):
         files.change_policy("fair")
     files.write("/small", b"12345")
     schedule = files.schedule()

@@ -22,7 +22,7 @@ from peacefs.protocol.limits import MIB, grant_clock_slack_s
 from peacefs.protocol.messages import StreamUnderWay
 
 LAPSED_S = grant_open_s + 2 * grant_clock_slack_s + 1.0
-POLICIES = ("timely", "express", "paper", "random", "flow")
+POLICIES = ("express", "timely", "paper", "random", "flow")
 
 
 def test_a_request_is_answered_at_once_granted_or_queued_with_an_expected_start() -> None:
@@ -233,7 +233,7 @@ def test_set_without_a_place_even_in_an_idle_cluster_is_refused_and_forgotten() 
     scheduling.use(0.0, scheduling.undescribed.of({"n0": "/rack"}))
     (refusal,) = scheduling.state(1.0, WriteSetRequest("http a", None, None, 1, {0: MIB}))
     assert isinstance(refusal, Refuse)
-    assert "the policy timely finds no place for it even in an idle cluster of 1 datanodes" in refusal.reason
+    assert "the policy express finds no place for it even in an idle cluster of 1 datanodes" in refusal.reason
     assert (scheduling.queue, scheduling.chunks_waiting) == ([], 0)
 
 
