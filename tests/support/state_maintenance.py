@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def maintenance_settled_anew(spark: SparkSession) -> Iterator[None]:
-    """Let the next query set the interval, and the next one after the block too. No query may run at either end."""
+    """Let the next query set the interval, and again after the block. No query may run at either end."""
     assert spark.sparkContext._jvm is not None
     stores = spark.sparkContext._jvm.org.apache.spark.sql.execution.streaming.state.StateStore
     stores.stop()
