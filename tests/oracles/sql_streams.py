@@ -71,7 +71,7 @@ def count_windows(size: int, aggregate: str) -> Unary:
 
 
 def numbered(rows: str) -> str:
-    """Number the rows of each key, from 1."""
+    """Return the rows with their numbers, counted by key from 1."""
     return f"(SELECT key, t, row_number() OVER {_IN_KEY} AS value FROM {rows})"
 
 

@@ -50,7 +50,7 @@ def chrome() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def cluster(chrome: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Requested after the browser, so that nothing is started without a browser."""
+    """Yield a cluster. Needs the browser, so that nothing is started without one."""
     with LocalCluster(tmp_path_factory.mktemp("page"), datanodes=4, port=0) as cluster:
         with PeaceFileSystem(cluster.http_address) as files:
             files.write("/reports/large", os.urandom(3 * MIB))

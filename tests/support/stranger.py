@@ -21,7 +21,7 @@ class Stranger:
         self._thread.start()
 
     def hop(self, node: str) -> Hop:
-        """The listener's address, as pipelines and layouts name it."""
+        """Return the listener's address, as pipelines and layouts name it."""
         host, port = self._listener.getsockname()[:2]
         return Hop(node, host, port)
 
