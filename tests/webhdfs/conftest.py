@@ -427,7 +427,7 @@ def names(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[DataSide]:
-    """A datanode with little memory and short patience, registered at a name side of its own: `data.names`."""
+    """Yield a datanode with little memory and short timeouts, registered at its own name side `data.names`."""
     names = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(names), names.served:
         limits = GatewayLimits(

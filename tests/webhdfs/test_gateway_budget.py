@@ -98,7 +98,7 @@ def test_uploads_that_grow_side_by_side_all_finish_within_a_chunk_of_the_budget(
 
 
 def receiver(*events):
-    """An ASGI `receive` that gives these events and then falls silent."""
+    """Return an ASGI `receive` that gives these events and then blocks."""
     pending = list(events)
 
     async def receive():

@@ -16,7 +16,7 @@ from .conftest import DataSide, NameSide
 
 @pytest.fixture
 def data(tmp_path, signer):
-    """A datanode that nobody has written to."""
+    """Yield a datanode without data."""
     for kept in ("names", "data"):
         (tmp_path / kept).mkdir()
     names = NameSide(tmp_path / "names", signer)

@@ -41,7 +41,7 @@ CLIENT_HOLDS = 64 * 1024
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return f"/large/{request.node.name}"
 
 
@@ -84,7 +84,7 @@ class Opened:
 
     @contextlib.contextmanager
     def begun(self) -> Iterator[Any]:
-        """A client that has read the head of the answer, and the first bytes of its body: a file of these."""
+        """Yield a client that has read the head of the answer, and the first bytes of its body."""
         with self.here.served.connect() as wire, wire.makefile("rb") as answer:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CLIENT_HOLDS)
             wire.sendall(f"GET {self.target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())

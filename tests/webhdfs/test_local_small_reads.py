@@ -26,13 +26,13 @@ from peacefs.runtime import effects as fx
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return f"/own/{request.node.name}"
 
 
 @pytest.fixture
 def unconnected(data, monkeypatch):
-    """A gateway that reaches no data server, its own included."""
+    """Yield a gateway that can connect to no data server, not even its own."""
 
     def connect(address, name):
         raise PeerUnreachable(f"{name} is out of reach")

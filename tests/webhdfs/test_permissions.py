@@ -28,7 +28,7 @@ def guarded(tmp_path_factory, signer):
 
 @pytest.fixture
 def ask(guarded):
-    """An operation on behalf of a user."""
+    """Request an operation as a user."""
 
     def ask(user, method, path, op, **query):
         return guarded.ask(method, path, op, user_name=user, **query)

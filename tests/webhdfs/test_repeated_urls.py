@@ -22,7 +22,7 @@ SIGNER = Signer(b"a secret of the tests")
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return "/" + re.sub(r"\W", "-", request.node.name)
 
 

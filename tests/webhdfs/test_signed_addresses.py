@@ -25,7 +25,7 @@ ELSEWHERE = 12345
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return "/" + re.sub(r"\W", "-", request.node.name)
 
 
@@ -45,14 +45,14 @@ def parameter(redirect, name):
 
 
 def flipped(text, bit):
-    """A token in which one bit is another."""
+    """Return a token with one bit flipped."""
     raw = bytearray(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     raw[bit // 8 % len(raw)] ^= 1 << bit % 8
     return base64.urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode()
 
 
 def read_of(data, path):
-    """A good URL of a small file, and its token."""
+    """Return a valid URL of a small file, and its token."""
     data.write(path, b"what is in the file")
     redirect = data.names.ask("GET", path, "OPEN")
     return data.target(redirect), parameter(redirect, "token")
