@@ -1,4 +1,4 @@
-"""APPEND, TRUNCATE and CONCAT over HTTP: one writer at a time, whole or not at all, in HDFS's words."""
+"""APPEND, TRUNCATE and CONCAT over HTTP: one writer at a time, whole or not at all, with HDFS's messages."""
 
 from __future__ import annotations
 

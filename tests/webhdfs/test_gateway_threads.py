@@ -1,4 +1,4 @@
-"""Bodies that a gateway writes without a thread of their own, and those that get one."""
+"""Bodies that a gateway writes without a separate thread, and bodies that get one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large chunks that lie where they are asked for: read there, and from where that fails elsewhere."""
+"""Large chunks with a replica at the gateway: read locally, and on faults from another datanode."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ACCESS = "org.apache.hadoop.security.AccessControlException"
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory, signer):
-    """Everybody is only who they are; hdfs is the superuser, ann and bob are analysts."""
+    """Yield a name side with authenticated users: hdfs is the superuser, ann and bob are analysts."""
     callers = Callers("hdfs", {"analysts": ["ann", "bob"]})
     side = NameSide(tmp_path_factory.mktemp("guarded"), signer, callers)
     with contextlib.closing(side), side.served:

@@ -1,4 +1,4 @@
-"""The trash: where `rm` puts what users delete, under which names, and how they get rid of it."""
+"""The trash: where `rm` moves deleted files, under which names, and how users empty it."""
 
 from __future__ import annotations
 

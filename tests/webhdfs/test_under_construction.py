@@ -1,4 +1,4 @@
-"""Files that are being written over WebHDFS: seen as in HDFS by whoever looks, and one commit if nobody does."""
+"""Unfinished files over WebHDFS: visible as in HDFS for those who look, and one commit if nobody looks."""
 
 from __future__ import annotations
 
