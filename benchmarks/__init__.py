@@ -1,1 +1,4 @@
-"""Benchmarks: each beside a peer or a physical limit, in one run, alternating. `python -m benchmarks` runs all."""
+"""Benchmarks: each is compared with a peer or a physical limit, alternating in one run.
+
+`python -m benchmarks` runs all.
+"""

@@ -77,7 +77,7 @@ _PAPERS = (
     "peer_ring",
     "ring_scale",
 )
-#: The results that `papers/ha_tables.py` runs: together they take more than an hour, and run only by name.
+#: HA's results that `papers/ha_tables.py` runs. Together they take over an hour, so they run only by name.
 _HA_RESULTS = ("ha_table6", "ha_table7", "ha_table8", "ha_figure6", "ha_figure7")
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)

@@ -1,7 +1,7 @@
-"""Measure tokens: the same small operations on a cluster that asks for them and on one that believes names.
+"""Measure the cost of tokens: the same small operations on clusters with and without authentication.
 
-Both run side by side, and take turns round by round. The processor time of the services is counted, which other
-work on the machine disturbs less than it does the rate.
+Both clusters run side by side and take turns round by round. The processor time of the services is measured,
+because other work on the machine disturbs it less than the rate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Operation = Callable[[int], None]
 
 
 class _Front:
-    """One cluster, and a client of each kind that shows its token, if it has one."""
+    """One cluster, and a client of each kind, with a token if the cluster needs one."""
 
     def __init__(self, cluster: LocalCluster, token: str) -> None:
         self.cluster = cluster
@@ -109,7 +109,7 @@ def _fronts() -> Iterator[dict[str, _Front]]:
 
 
 def _run(front: _Front, name: str, count: int) -> tuple[float, float]:
-    """Operations a second, and milliseconds of the services' processors for each."""
+    """Return operations per second, and milliseconds of the services' processor time per operation."""
     operation = front.operations()[name]
     faults: list[BaseException] = []
 

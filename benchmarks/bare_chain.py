@@ -37,9 +37,9 @@ def run(
     start: threading.Barrier | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> float:
-    """Seconds from the first byte sent to the last chunk acknowledged by every node.
+    """Return the seconds from the first byte sent until every node has acknowledged the last chunk.
 
-    Several chains that are to work at once wait for each other at `start` until all are up.
+    Several chains that should run at once wait for each other at `start` until all are ready.
     """
     piece = memoryview(os.urandom(BUFFER_BYTES))
     with (
@@ -48,7 +48,7 @@ def run(
         socket.create_connection(address) as head,
     ):
         head.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A chunk without a byte: when it is acknowledged, every node is up.
+        # An empty chunk. When it is acknowledged, every node is up.
         head.sendall((0).to_bytes(8, "big"))
         _expect_acknowledgement(head)
         if start is not None:

@@ -1,6 +1,7 @@
 """The machine's limit for a reader: `sendfile` at one end of a connection, `recv_into` at the other.
 
-A process serves one file a connection, a thread each. No frames, no checksums, no tokens: a request is a number.
+A process serves one file per connection, each in a thread. There are no frames, checksums or tokens: a request is
+a number.
 """
 
 from __future__ import annotations

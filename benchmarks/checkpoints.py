@@ -1,8 +1,8 @@
-"""Moving and judging a checkpoint of many small files: fork, export, import, verify, rollback, over real services.
+"""Fork, export, import, verify and roll back a checkpoint of many small files, over real services.
 
 The checkpoint is of a stateful query of 200 partitions, with a changelog for each partition and batch, as Spark
-writes them; r = 1, one datanode, one client, all on this machine. It is made on local disk, and comes into the
-cluster as an archive does. CPU is that of this process, which is the client, and of the coordinator.
+writes them; r = 1, one datanode, one client, all on this machine. It is made on the local disk and imported into
+the cluster as an archive. CPU is that of this process, the client, and of the coordinator.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _make(root: Path, batches: int) -> int:
 
 
 def _changelog(version: int) -> bytes:
-    """Version 1, of about a kilobyte."""
+    """Return a changelog of version 1, of about 1 kB."""
     out = bytearray()
     for number in range(10):
         key, value = f"key {version} {number}".encode(), b"value" * 20
@@ -123,7 +123,7 @@ def _changelog(version: int) -> bytes:
 
 
 def _schema() -> bytes:
-    """Version 2."""
+    """Return a schema of version 2."""
 
     def text(words: str) -> bytes:
         return struct.pack(">H", len(words)) + words.encode()

@@ -1,14 +1,14 @@
-"""Tell what each step of a large write costs the processors, beside the whole chain of three datanodes.
+"""Show the processor time of each step of a large write, beside the whole chain of three datanodes.
 
-A MiB crosses three links, is summed four times (by the writer and by each hop, which verifies it), and is copied
-into the page cache of three files. Each of these is done alone, in one process, as often as there are MiB, and
-multiplied by how often the chain does it. What the chain takes beyond the sum of them is the interpreter, seals,
-and three processes and a writer that share the cores and their caches.
+A MiB crosses three links, is checksummed four times (by the writer and by each hop), and is copied into the page
+cache of three files. The benchmark does each step alone, in one process, and multiplies its time by how often the
+chain does it. The chain's additional time is that of the interpreter, of seals, and of four processes that share
+cores and caches.
 
-Pages for a file come from memory that is free. In a virtual machine the first use of such memory may cost far more
-than the copy, because the host has to find it first: so the copy has three rows, into memory as it is found, into
-that of a file just removed, and into pages that the file has already. Beside them stand the same writes around the
-page cache (`peacefs datanode --write-around-cache`), of one file and of the whole chain.
+The copy has three rows, because in a virtual machine the first use of free memory may cost far more than the copy
+itself: the host has to find it. One row copies into any free memory, one into the memory of a file just removed,
+one into existing pages of the file. Two more rows write around the page cache (`peacefs datanode
+--write-around-cache`): one for a single file, one for the whole chain.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _row(step: str, each_ms: float, times: int, chain: _Chain | None = None) -> 
 
 
 def _spent(work: Callable[[], object], mebibytes: int) -> float:
-    """Return the milliseconds of processor time for one MiB, with that of processes that have ended."""
+    """Return the milliseconds of processor time per MiB, including processes that have ended."""
     before_s = _processor_s()
     work()
     return (_processor_s() - before_s) * 1000 / mebibytes
@@ -127,7 +127,7 @@ def _sum_up(mebibytes: int) -> None:
 
 
 def _write_file(path: Path, mebibytes: int, flags: int = 0) -> None:
-    # O_DIRECT wants aligned memory.
+    # O_DIRECT needs aligned memory.
     piece = mmap.mmap(-1, packet_bytes)
     piece.write(os.urandom(packet_bytes))
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)

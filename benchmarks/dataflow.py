@@ -63,7 +63,7 @@ def main(*, quick: bool = False) -> None:
         _recovery(directory, [10_000] if quick else [10_000, 1_000_000])
 
 
-# -- throughput -----------------------------------------------------------------------------------------------
+# -- throughput --------------------------------------------------------------------------------------------
 
 
 def counting() -> Network:
@@ -74,7 +74,7 @@ def counting() -> Network:
 
 
 def key_rows(keys: int, batches: int, *, chance: int = 1) -> list[pa.RecordBatch]:
-    """Batches of a tenth of a second each; nine rows of ten pass the filter."""
+    """Return batches of a tenth of a second each. Nine of ten rows pass the filter."""
     random = np.random.default_rng(chance)
     names = pa.array([f"host-{number:07}.example.org" for number in range(keys)])
     made = []
@@ -146,7 +146,7 @@ def speed(
     rows: Iterator[pa.RecordBatch],
     taken: list[run_events.CheckpointTaken],
 ) -> float:
-    """Return rows a second, from the first that is offered when the node is ready to the last of the output."""
+    """Return rows per second, from the first row offered to a ready node until the last row of the output."""
     begun: list[float] = []
     count = 0
     placed = threading.Event()
@@ -194,7 +194,7 @@ def _latency(directory: Path, *, seconds: float) -> None:
     found = []
     for name, technique in (
         ("amnesia", Amnesia()),
-        # Windows of rows do not converge, so that it is not precise here.
+        # Windows of rows do not converge, so precise recovery is impossible here.
         ("upstream backup", UpstreamBackup()),
         ("SGuard", SGuard(interval_s=1.0)),
     ):
@@ -215,7 +215,7 @@ def _latency(directory: Path, *, seconds: float) -> None:
 def latencies(
     store: UnitCheckpoints, technique: Technique, rows: pa.RecordBatch, rate: float, seconds: float
 ) -> list[float]:
-    """Return the latencies of windows in ms, ascending; rows are offered a hundred times a second."""
+    """Return the sorted latencies of windows in ms. Rows are offered a hundred times a second."""
     placed = threading.Event()
     late: list[float] = []
     size = max(int(rate / 100), 1)
@@ -241,7 +241,7 @@ def latencies(
     options = RunOptions(observer=observe)
     with host.start(_three_units(), technique, {"in": feed()}, {"out": take}, options) as run:
         run.wait()
-    # The first second is that of connections and of empty caches.
+    # The first second opens connections and fills caches.
     return sorted(float(each) for each in late[len(late) // int(seconds) :])
 
 
@@ -293,7 +293,7 @@ def _kill(directory: Path, keys: int) -> _Killed:
     stream.process(counted, state={"key": "string", "count": "int64"}, key="key", deterministic=False).sink("out")
 
     def feed() -> Iterator[pa.RecordBatch]:
-        # All keys first, so that the state is as large as it will be.
+        # Send all keys first, so that the state has its final size.
         names = pa.array([f"host-{number:07}.example.org" for number in range(keys)])
         for first in range(0, keys, _ROWS):
             part = names.slice(first, _ROWS)

@@ -40,7 +40,7 @@ from .stateful_query import PROVIDERS
 
 _FILES_A_BATCH = 16
 _PARTITIONS = 2
-#: Rows a second of the measurements of latencies.
+#: Rows per second for measurements of latency.
 _RATES = (20_000, 200_000)
 _KEYS = 1000
 _OFFERS_A_SECOND = 10
@@ -97,7 +97,7 @@ def _latency(way: str, rate: int, late: list[float]) -> dict[str, Any]:
 def _throughput(
     spark: SparkSession, directory: Path, checkpoint: str, rows: Iterator[pa.RecordBatch]
 ) -> dict[str, Any]:
-    """Return rows a second, and how long micro-batches took."""
+    """Return rows per second, and the durations of micro-batches."""
     source = directory / "rows"
     source.mkdir()
     for number, batch in enumerate(rows):
@@ -131,7 +131,7 @@ def _throughput(
 def _latencies(
     spark: SparkSession, directory: Path, checkpoint: str, rows: pa.RecordBatch, rate: float, seconds: float
 ) -> list[float]:
-    """Return the latencies of keys in ms, of the latest row of each key in each micro-batch, ascending."""
+    """Return the sorted latencies in ms, of the latest row of each key in each micro-batch."""
     source, hidden = directory / f"offered-{rate:.0f}", directory / f"hidden-{rate:.0f}"
     source.mkdir()
     hidden.mkdir()
@@ -164,7 +164,7 @@ def _latencies(
         .option("checkpointLocation", f"{checkpoint}/latency-{rate:.0f}")
         .start()
     )
-    # The first micro-batch is that of Spark's warming up.
+    # The first micro-batch warms up Spark.
     offer(0)
     while not answered.wait(1.0):
         error = query.exception()
@@ -181,6 +181,6 @@ def _latencies(
 
 
 def _write(rows: pa.RecordBatch, path: Path) -> None:
-    """Write rows with times as Spark has them."""
+    """Write rows with times in Spark's format."""
     utc = rows.column("at").cast(pa.timestamp("us", tz="UTC"))
     pyarrow.parquet.write_table(pa.Table.from_batches([rows.set_column(1, "at", utc)]), path)

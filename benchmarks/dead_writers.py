@@ -1,8 +1,8 @@
-"""Writers, datanodes and the coordinator are killed all the time: how much of the disks is for no file, how long?
+"""Kill writers, datanodes and the coordinator repeatedly; measure how much space belongs to no file, and how long.
 
-Three writers, a process each, write files of 64 MiB in chunks of 8, r = 3, on four datanodes. Every few
-seconds one of all these is killed with SIGKILL and started again. Aim: what is for no file is bounded by what was
-written in the last `limits.unreferenced_chunk_kept_s`, and is gone so long after the last kill.
+Three writers, a process each, write files of 64 MiB in chunks of 8 MiB, r = 3, on four datanodes. Every few
+seconds one of all processes is killed with SIGKILL and restarted. Aim: the space that belongs to no file is at
+most what was written in the last `limits.unreferenced_chunk_kept_s`, and is free that long after the last kill.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KILL_INTERVAL_S = (2.0, 6.0)
 _LIMIT_S = 300.0
 _SEED = 20
 
-#: Writes files, at a rate that leaves the machine to others, and keeps the last two.
+#: Writes files at a rate that leaves processor time to others, and keeps the last two.
 _WRITER = """
 import itertools, os, sys, time
 from peacefs.client.filesystem import PeaceFileSystem
@@ -95,7 +95,7 @@ def _kill_for(
     writers: dict[str, subprocess.Popen[bytes]],
     rng: random.Random,
 ) -> list[int]:
-    """Kills one after the other; how many bytes were for no file, at each look."""
+    """Kill one process after the other. Return the bytes that belonged to no file, at each sample."""
     samples = []
     ends_s = time.monotonic() + seconds
     while time.monotonic() < ends_s:
@@ -115,7 +115,7 @@ def _kill_for(
 
 
 def _unreferenced_bytes(files: PeaceFileSystem) -> int | None:
-    """Bytes on all disks together; None while the coordinator waits for its datanodes."""
+    """Return the bytes without a file on all disks; None while the coordinator waits for its datanodes."""
     try:
         status = files.cluster_status()
     except PeacefsError:

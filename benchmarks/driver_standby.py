@@ -1,9 +1,10 @@
-"""Measure how long a supervised query stands still when its driver is killed: started again, and with a standby.
+"""Measure how long a supervised query stands still after its driver is killed, with and without a standby.
 
 A Spark query counts rows by key every half second, with RocksDB and its checkpoint on peacefs (r = 3), supervised
-by two agents. Its driver, Python and JVM, is killed with SIGKILL; counted is from there to the next batch that is
-committed. Rounds of both kinds alternate. Before the kill a query has committed some batches and a standby has
-waited for a while, as it will in practice. No node dies here: a silent agent is noticed after 15 s in both kinds.
+by two agents. Its driver, Python and JVM, is killed with SIGKILL. The time is from the kill to the next committed
+batch. Rounds with and without a standby alternate. Before each kill the query has committed some batches and the
+standby has waited for a while, as in practice. No node dies here: in both cases a silent agent would be noticed
+only after 15 s.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .report import show
 
 _SCRIPT = Path(__file__).with_name("standby_query.py")
 _BATCHES_BEFORE = 6
-#: A standby warms itself in this time; a query without one waits as long.
+#: The time for a standby to warm up. A query without a standby waits as long.
 _SETTLE_S = 15.0
 _PATIENCE_S = 180.0
 _POLL_S = 0.01
@@ -71,7 +72,7 @@ def _one_round(cluster: LocalCluster, directory: Path, name: str, has_standby: b
     with SupervisedQueries(cluster.http_address) as queries, PeaceFileSystem(cluster.http_address) as files:
 
         def committed() -> int:
-            """Return the last batch that is committed, -1 before the first."""
+            """Return the last committed batch, -1 before the first."""
             if not files.exists(f"{checkpoint}/commits"):
                 return -1
             names = (each.path.rpartition("/")[2] for each in files.list(f"{checkpoint}/commits"))
@@ -89,7 +90,7 @@ def _one_round(cluster: LocalCluster, directory: Path, name: str, has_standby: b
             killed_s = time.monotonic()
             for pid in victims:
                 os.kill(pid, signal.SIGKILL)
-            # A batch that was under way may still have been committed by then.
+            # A batch that was running may still have been committed by then.
             _wait(lambda: queries.status(name).run != run, "another run is begun")
             before = max(before, committed())
             _wait(lambda: committed() > before, "a batch is committed")
@@ -100,7 +101,7 @@ def _one_round(cluster: LocalCluster, directory: Path, name: str, has_standby: b
 
 
 def _driver(directory: Path, query: str, run: str) -> list[int]:
-    """Return the processes of a run's driver, Python and Java, as it has said itself."""
+    """Return the processes of a run's driver, Python and Java, as the driver reports them."""
     for log in directory.glob(f"agent-*/logs/{query}.*.log"):
         for line in log.read_text(errors="replace").splitlines():
             words = line.split()

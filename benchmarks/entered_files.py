@@ -1,7 +1,7 @@
-"""Count the product's files that one request enters: the way of a reader who follows it through the code.
+"""Count the product's files that one request enters, as a measure of how far a reader has to follow it.
 
 The services run as processes that record when each function is entered (`entering/sitecustomize.py`). A request is
-made again and again; a file counts if it is entered each time, so that what happens to run beside it does not.
+repeated; a file counts if every repetition enters it, so background work does not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .report import show
 
 _DATA = os.urandom(1024)
 _PAUSE_S = 0.13
-#: Time for background work that a request has started; and how long a heartbeat may take, slow as it is here.
+#: Time for a request's background work, and for a heartbeat, which is slow here.
 _AFTER_S, _HEARTBEAT_S = 0.02, 0.1
 _BEATS = "datanode/control/coordinator_session.py:CoordinatorLink._keep_beating"
 _HEARD = "coordinator/cluster/core.py:Cluster.heartbeat"
@@ -45,7 +45,7 @@ def main(*, quick: bool = False) -> None:
             windows = {name: _repeat(request, repetitions) for name, request in _requests(cluster).items()}
             idle = _repeat(lambda _: time.sleep(1.5), 3)
         times = _times(recorded)
-    # A request that takes a second includes what happens within a second anyway, as heartbeats do.
+    # In a request of one second, regular background work such as heartbeats also counts.
     windows["nothing, for a second and a half"] = idle
     windows["a heartbeat"] = [(begun, begun + _HEARTBEAT_S) for begun in times[_HEARD]][-repetitions:]
     rows = []
@@ -58,7 +58,7 @@ def main(*, quick: bool = False) -> None:
 
 
 def _requests(cluster: LocalCluster) -> dict[str, Callable[[int], None]]:
-    """By their names in the table; each is told which repetition it is."""
+    """Return the requests by their names in the table. Each gets the number of the repetition."""
     base = f"http://{cluster.http_address.removeprefix('http://')}/webhdfs/v1"
     files = PeaceFileSystem(cluster.http_address, "root")
     files.write("/read", _DATA)
@@ -87,7 +87,7 @@ def _plan(cluster: LocalCluster) -> None:
 
 
 def _follow(method: str, url: str, body: bytes | None = None) -> None:
-    """Create a file as Hadoop's client does: the body goes where the first answer points to."""
+    """Create a file as Hadoop's client does: send the body to the address in the redirect."""
     status, location = _ask(method, url)
     _check(status == 307)
     status, _ = _ask(method, location, body)
@@ -122,7 +122,7 @@ def _repeat(request: Callable[[int], None], repetitions: int) -> list[Window]:
 
 
 def _times(recorded: Path) -> dict[str, list[float]]:
-    """When each function was entered, in whichever process."""
+    """Return when each function was entered, in any process."""
     times: dict[str, list[float]] = {}
     for file in recorded.iterdir():
         content = json.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""A Spark query with its checkpoint on peacefs, while the coordinator that leads is killed: its longest batch."""
+"""Run a Spark query with its checkpoint on peacefs, kill the leader, and measure the longest batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DATANODES = 5
 
 
 def longest_batch(directory: Path, failovers: int) -> list[dict[str, object]]:
-    """Return the batches in whose time a leader was killed beside the others."""
+    """Return the batches during which a leader was killed, and the others."""
     place = directory / "batches"
     place.mkdir()
     with FailoverCluster(place, _DATANODES, 0) as cluster:
@@ -75,12 +75,12 @@ def _measure(cluster: FailoverCluster, spark: SparkSession, directory: Path, fai
 
 
 def _committed(cluster: FailoverCluster) -> list[str]:
-    """Return the batches that the query has committed, whoever leads."""
+    """Return the number of committed batches, whoever leads."""
     with PeaceFileSystem(cluster.addresses, "root") as files:
         try:
             return [entry.name for entry in files.list("/checkpoint/commits")]
         except PeacefsError:
-            # It has not begun, or nobody leads at this moment.
+            # The query has not begun, or nobody leads at the moment.
             return []
 
 

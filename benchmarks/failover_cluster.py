@@ -1,4 +1,4 @@
-"""Two coordinators, three members of etcd and datanodes, each a process on this machine, to be struck."""
+"""Two coordinators, three members of etcd and datanodes, each a process on this machine, with faults to inject."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PEACEFS = (sys.executable, "-P", "-m", "peacefs")
 
 
 class Process:
-    """One process, started again with the same arguments."""
+    """A process that can be restarted with the same arguments."""
 
     def __init__(self, log: Path, *command: str) -> None:
         self._log = log
@@ -59,7 +59,7 @@ class Process:
 
 
 class Coordinator(Process):
-    """One of the two. `ask` is a request on a connection of its own."""
+    """One of the two coordinators. `ask` sends a request on a new connection."""
 
     def __init__(self, log: Path, port: int, node_port: int, *options: str) -> None:
         self.port, self.node_port = port, node_port
@@ -116,7 +116,7 @@ class EtcdMember(Process):
 
 
 class FailoverCluster:
-    """Real datanodes that take what is written, and linked ones that hold what was there before."""
+    """A cluster of real datanodes for new files, and of linked ones that hold the existing files."""
 
     def __init__(self, directory: Path, datanodes: int, linked: int, members: int = 3) -> None:
         binary = find_etcd()
@@ -155,14 +155,14 @@ class FailoverCluster:
 
     @property
     def addresses(self) -> str:
-        """For `PeaceFileSystem` and Spark."""
+        """The addresses for `PeaceFileSystem` and Spark."""
         return "http://" + ",".join(each.netloc for each in self.coordinators)
 
     def store(self, at: int) -> Path:
         return self.directory / f"store-{at}"
 
     def fill(self, load: Callable[[Path, tuple[str, ...]], list[Replica]]) -> None:
-        """Have the first coordinator begin with files that linked datanodes hold."""
+        """Fill the first coordinator with files that linked datanodes hold."""
         self.store(0).mkdir(mode=0o700)
         self._replicas = load(self.store(0) / "metadata.sqlite", self._linked_names)
 
@@ -200,7 +200,7 @@ class FailoverCluster:
             process.kill()
         self._reserved.release()
 
-    # -- what it is like -------------------------------------------------------------------------------
+    # -- its state ---------------------------------------------------------------------------------------
 
     def leads(self, coordinator: Coordinator) -> bool:
         try:
@@ -209,7 +209,7 @@ class FailoverCluster:
             return False
 
     def settle(self) -> tuple[Coordinator, Coordinator]:
-        """Wait until one leads and the other is as warm as it gets; return the two in this order."""
+        """Wait until one coordinator leads and the other is warm; return the leader and the standby."""
         found: list[tuple[Coordinator, Coordinator]] = []
 
         def is_settled() -> bool:
@@ -240,10 +240,10 @@ class FailoverCluster:
     def etcd_leader(self) -> EtcdMember:
         return next(member for member in self.members if member.leads())
 
-    # -- what befalls it -------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------------
 
     def strike(self, fault: str, leader: Coordinator) -> Sequence[Process]:
-        """Do it to the leader; return what is to be started again."""
+        """Inject the fault at the leader; return the processes to restart."""
         if fault == "killed":
             leader.kill()
             return [leader]

@@ -1,7 +1,7 @@
-"""Measure how a standby without a store joins a leader that has many files, and how long changes wait meanwhile.
+"""Measure how long a standby without a store needs to join a leader with many files, and how long changes wait.
 
 The files are empty (`namespaces.load_empty`). A client makes a directory every 20 ms at the leader. Its waits show
-how much the copy of the metadata holds up the leader.
+how much copying the metadata delays the leader.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _load(files: int, store: Path, _holders: tuple[str, ...]) -> list[Replica]:
 
 @contextmanager
 def _waits_s(leader: Coordinator, top: str) -> Iterator[list[float]]:
-    """Make directories while the block runs. The list has how long each took, in seconds."""
+    """Make directories while the block runs. Append the seconds of each to the yielded list."""
     waits: list[float] = []
     ended = threading.Event()
 

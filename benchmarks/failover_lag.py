@@ -1,7 +1,7 @@
-"""Measure how long after its acknowledgement a change can be read at the standby, while others change names, too.
+"""Measure how long after its acknowledgement a change is visible at the standby, also under load.
 
-A client makes a directory at the leader and asks the standby's `fsck` for it again and again, on a connection that
-it keeps. So a lag has the time of a request in it.
+A client makes a directory at the leader and polls the standby's `fsck` for it on a kept connection. So a lag
+includes the time of one request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIMIT_S = 30.0
 
 
 def lag(directory: Path, *, quick: bool) -> list[dict[str, object]]:
-    """Return a row for a cluster in which nothing else happens, and one beside clients that change names."""
+    """Return a row for an otherwise idle cluster, and one with clients that change names."""
     count = 50 if quick else 500
     place = directory / "lag"
     place.mkdir()

@@ -1,7 +1,7 @@
-"""Measure small files and changes of names a second, with a journal in three members of etcd and without.
+"""Measure small files and name changes per second, with and without a journal in three members of etcd.
 
-The same datanodes' programs and clients; the two clusters take turns. All syncs share this machine's disk, and all
-processes its cores: so the processor time of each is measured besides.
+Both clusters have the same datanodes and clients and take turns. All syncs share this machine's disk, and all
+processes its cores; so the processor time of each is measured, too.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Measured(NamedTuple):
     """One turn of one kind of work."""
 
     rate: float
-    #: Processor time of one change or file, in us.
+    #: Processor time per change or file, in us.
     costs_us: dict[str, float]
 
 
 def rates(directory: Path, *, quick: bool) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Return a row for each kind of work: a second alone, with the journal, and their ratio.
+    """Return a row for each kind of work: per second alone, with the journal, and their ratio.
 
-    And a row for each of both: the processor time of one change or file, in us, by process.
+    Two more rows, one per cluster, give the processor time per change or file, in us, by process.
     """
     count, rounds = (80, 2) if quick else (480, 5)
     place = directory / "with-a-journal"
@@ -50,7 +50,7 @@ def rates(directory: Path, *, quick: bool) -> tuple[list[dict[str, object]], lis
     with LocalCluster(directory / "alone", 3, 0) as alone, FailoverCluster(place, 3, 0) as journal:
         for turn in range(rounds + 1):
             for which in ("alone", "journal"):
-                # In the journal's cluster nothing has befallen the first coordinator, which leads.
+                # In the journal's cluster the first coordinator leads, since no fault was injected.
                 http = alone.http_address if which == "alone" else f"http://{journal.coordinators[0].netloc}"
                 spent = partial(_spent_s, _of_local(alone) if which == "alone" else _of_failover(journal))
                 for kind, each in _turn(http, count, spent).items():
@@ -116,7 +116,7 @@ def _of_failover(cluster: FailoverCluster) -> dict[str, list[int]]:
 
 
 def _spent_s(processes: dict[str, list[int]]) -> dict[str, float]:
-    """Return the processor time of all so far; the clients are threads of this process."""
+    """Return the processor time of all processes so far. The clients are threads of this process."""
     return {
         **{name: sum(cpu_s(pid) for pid in pids) for name, pids in processes.items()},
         "clients": time.process_time(),

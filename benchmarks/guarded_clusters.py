@@ -1,4 +1,4 @@
-"""Run the same cluster unguarded, asking for tokens, and over TLS, for benchmarks that compare them in one run."""
+"""Run the same cluster without guards, with tokens, and over TLS, for benchmarks that compare them in one run."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TOKEN_S = 3600
 
 @dataclass(frozen=True)
 class GuardedCluster:
-    """A running cluster and what its clients show it."""
+    """A running cluster and the credentials of its clients."""
 
     guard: str
     cluster: LocalCluster
 
     def token(self, user: str) -> str:
-        """Return a token of `user`; an empty one where the cluster believes names."""
+        """Return a token of `user`; an empty one if the cluster does not authenticate."""
         if self.guard != TOKENS:
             return ""
         with TokenAdministration(f"unix:{self.cluster.directory}") as administration:
@@ -44,7 +44,7 @@ def guarded_clusters(
 ) -> Iterator[dict[str, GuardedCluster]]:
     """Start one cluster for each of GUARDS, by guard.
 
-    `prepare` is called with the metadata of each cluster, which has been made and stopped, before it is measured.
+    `prepare` is called with the metadata of each cluster while it is stopped, before it is measured.
     """
     with contextlib.ExitStack() as running:
         clusters = {}

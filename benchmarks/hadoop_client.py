@@ -1,4 +1,4 @@
-"""Hadoop's own client, from the jars that PySpark brings, in a JVM beside us: what Spark itself speaks through."""
+"""Hadoop's own client, from PySpark's jars, in a JVM: the client that Spark uses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from peacefs.spark_connector.java import find_java
 
 
 class HadoopFiles:
-    """One Hadoop FileSystem, with Hadoop's own settings. Any thread may call it: each has its thread in the JVM.
+    """One Hadoop FileSystem with Hadoop's default settings. Each calling thread has a thread in the JVM.
 
-    What is written, `file_bytes` of it, and what is read stays in the JVM.
+    Written data, `file_bytes` of it, and read data stay in the JVM.
     """
 
     def __init__(self, gateway: JavaGateway, root_uri: str, file_bytes: int) -> None:

@@ -46,7 +46,7 @@ _ANSWER_S = 15.0
 
 
 class _Hops(NamedTuple):
-    """Three datanodes of one tree."""
+    """Three datanodes of one source tree."""
 
     pids: list[int]
     pipeline: list[Hop]
@@ -73,7 +73,7 @@ def main(*, quick: bool = False, against: Path | None = None) -> None:
             for at, (name, tree) in enumerate(trees.items())
         }
         for clients in _CLIENTS:
-            # With one writer each chunk takes longer, so there are fewer.
+            # With one writer each chunk takes longer, so fewer are written.
             count = chunks if clients > 1 else chunks // 4
             written: dict[str, list[ChunkLayout]] = {name: [] for name in hops}
             turns: dict[tuple[str, str], list[_Turn]] = {
@@ -163,7 +163,7 @@ def _no_coordinator(message: Message, timeout_s: float) -> Message:
 
 @contextlib.contextmanager
 def _hops(tree: Path, directory: Path) -> Iterator[_Hops]:
-    """Run three datanodes with the code of `tree`."""
+    """Run three datanodes with the code of a source tree."""
     directory.mkdir()
     nodes = []
     try:

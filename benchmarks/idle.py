@@ -1,4 +1,4 @@
-"""Measure an idle cluster: start-up to ready, and memory of each member. Aim: 3 s, 120 MB each."""
+"""Measure an idle cluster: the time until it is ready, and the memory of each member. Aim: 3 s, 120 MB each."""
 
 from __future__ import annotations
 

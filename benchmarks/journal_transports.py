@@ -41,7 +41,7 @@ _HOST = "127.0.0.1"
 _ENTRY_BYTES = 1500
 _PER_TURN = 60
 _THREADS = 2
-# A call gets so long; one to a frozen member less, so that many of them end while processes are started.
+# Timeout of a call. It is shorter for a frozen member, so that many calls end while processes are started.
 _CALL_S, _CALL_TO_FROZEN_S = 2.0, 0.3
 _EPOCH = b"1 benchmark"
 _LIMIT_S = 60.0
@@ -231,7 +231,7 @@ def _etcd_messages() -> dict[str, Any]:
 
 
 def _processes_died(way: str, endpoint: str, count: int) -> int | str:
-    """Start so many, from a process that makes calls. Return how many died."""
+    """Start this many processes from a process that makes calls. Return how many died."""
     command = [sys.executable, "-m", "benchmarks.journal_transports", way, endpoint, str(count)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
@@ -248,7 +248,7 @@ def _start_processes(kind: str, endpoint: str, count: int) -> int:
     def call() -> None:
         way = _WAYS[kind](endpoint, _CALL_TO_FROZEN_S)
         while not has_ended.is_set():
-            # A frozen member answers nothing, and what is put does not matter here.
+            # A frozen member answers nothing, so the content does not matter.
             with suppress(Exception):
                 way.append(next(_numbers), b"entry")
 

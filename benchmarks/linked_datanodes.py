@@ -1,4 +1,4 @@
-"""Datanodes that are connections alone: the real link of a datanode, which reports chunks that are not there."""
+"""Datanodes that are only connections: they report chunks that do not exist, over a real datanode link."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.tokens import Signer
 
 ROOMY = Usage(1 << 40, 0, 1 << 40)
-#: Gets no new chunk.
+#: Receives no new chunks.
 FULL = Usage(1 << 40, 1 << 40, 0)
 
 
 @functools.cache
 def _credential(_node: str) -> Credential:
-    """Do the same for a datanode that comes back."""
+    """Return the credential of a datanode, the same after a reconnection."""
     return Credential.make()
 
 
 class LinkedDatanode:
-    """Says that it holds chunks; does nothing that it is ordered to."""
+    """A datanode that reports chunks and ignores all orders."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class LinkedDatanode:
         replicas: Sequence[Replica],
         usage: Usage = ROOMY,
     ) -> None:
-        """`node_ports` are those of the coordinators, on this machine."""
+        """`node_ports` are the coordinators' ports, on this machine."""
         self._node = node
         self._replicas = replicas
         self._usage = usage

@@ -49,7 +49,7 @@ def completion(number: int) -> Callable[[Transaction], namespace.Publication]:
 
 
 async def measure_creates(group: GroupCommit, first: int, seconds: float, submitters: int) -> int:
-    """Submitters that wait for each create before they ask for the next. The number after the last file's."""
+    """Run submitters that each wait for one create before the next. Return the number after the last file's."""
     commits, numbers = Commits(group), iter(range(first, 1 << 40))
     end = time.perf_counter() + seconds
     waits: list[float] = []

@@ -69,14 +69,14 @@ def main(*, quick: bool = False, files: int | None = None, tls: bool = False) ->
 
 
 def _set_quotas(cluster: LocalCluster) -> None:
-    """Wide ones: what they cost is looked for, and nothing is to be refused."""
+    """Set quotas so high that nothing is refused; only their cost is measured."""
     with PeaceFileSystem(cluster.http_address, user=getpass.getuser()) as superuser:
         for depth in range(1, len(_TOP) + 1):
             superuser.quotas.set("/" + "/".join(_TOP[:depth]), names=1 << 40, space=1 << 60)
 
 
 def _with_growth(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Each row with its CPU beside that of the row of as many clients that came first."""
+    """Add to each row its CPU relative to the first row with as many clients."""
     first: dict[tuple[object, ...], float] = {}
     shown = []
     for row in rows:
@@ -88,7 +88,7 @@ def _with_growth(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 
 
 class _Client:
-    """One client's connections, kept open, and the files that it made and not yet deleted."""
+    """A client's kept connections, and the files that it has made and not yet deleted."""
 
     def __init__(
         self, cluster: LocalCluster, name: str, user: str, size: int, guarded: GuardedCluster | None = None
@@ -234,7 +234,7 @@ def _guard_rows(runs: dict[tuple[str, str], list[tuple[float, float]]]) -> list[
 
 
 def _run(operations: Sequence[Callable[[], bool]], seconds: float) -> tuple[list[float], float]:
-    """All at once until the time is over, or until there is nothing left to do. Latencies, and the time taken."""
+    """Run all clients until the time is over or nothing is left to do. Return latencies and the duration."""
     latencies: list[float] = []
     failures: list[BaseException] = []
     started = threading.Barrier(len(operations) + 1)

@@ -38,7 +38,7 @@ _DOORS = (WEBHDFS, HDFS, OUR_CLIENT)
 
 
 class _Part(NamedTuple):
-    """The share of one process in a measurement."""
+    """The results of one process."""
 
     calls: int
     seconds: float
@@ -46,7 +46,7 @@ class _Part(NamedTuple):
 
 
 class _Names:
-    """One client's directories: as many as it made, of which it renames and then deletes the first."""
+    """One client's directories. The client renames and then deletes the first of them."""
 
     def __init__(self, top: str) -> None:
         self._top = top

@@ -17,7 +17,7 @@ PLAIN, TLS = "", ", TLS"
 
 @contextlib.contextmanager
 def clusters(directory: Path, datanodes: int, *, tls: bool) -> Iterator[dict[str, LocalCluster]]:
-    """By what is added to the name of a side; the second one only if it is asked for."""
+    """Yield the clusters by the suffix of their rows' names. The second cluster is started only on request."""
     with contextlib.ExitStack() as running:
         yield {
             label: running.enter_context(
@@ -35,14 +35,14 @@ def context_of(cluster: LocalCluster) -> ssl.SSLContext | None:
 
 
 def http_connection(netloc: str, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
-    """To a service of the cluster that `context` is of."""
+    """Connect to a service of the cluster to which `context` belongs."""
     if context is None:
         return http.client.HTTPConnection(netloc)
     return http.client.HTTPSConnection(netloc, context=context)
 
 
 def with_ratio(rows: Sequence[dict[str, Any]], name: str, same: Sequence[str]) -> list[dict[str, Any]]:
-    """Add to each row over TLS its share of the plain row's `name`. The rows agree in the columns `same`."""
+    """Add to each row over TLS its ratio to the plain row's `name`. Matching rows agree in the columns `same`."""
     plain = {
         tuple(str(row[column]) for column in same): row[name]
         for row in rows

@@ -1,7 +1,7 @@
-"""The write pipeline alone, to stand beside `bare_chain`: data servers with their stores, a process each.
+"""The write pipeline alone, for comparison with `bare_chain`: data servers with their stores, a process each.
 
-There is no coordinator: this process signs the tokens itself and asks nobody. Large chunks go through one pipeline
-one after the other; small ones through many connections at once, from a process of their own.
+There is no coordinator: this process signs the tokens itself. Large chunks go through one pipeline one after the
+other; small ones through many connections at once, from a process of their own.
 
     python benchmarks/own_chain.py --mebibytes 1024 --small-chunks 20000 --connections 16
 """
@@ -50,7 +50,9 @@ _CLUSTER = "benchmark"
 def run(
     total_bytes: int, replicas: int, directory: Path, *, sync: bool = True, around_cache: bool | None = False
 ) -> float:
-    """Seconds from the first byte to the last chunk acknowledged by every node; as `bare_chain.run`."""
+    """Return the seconds from the first byte until every node has acknowledged the last chunk, as
+    `bare_chain.run`.
+    """
     piece = os.urandom(packet_bytes)
     with _pipeline(replicas, directory, sync, around_cache) as pipeline, _client() as (driver, allocations):
         started = time.monotonic()
@@ -70,7 +72,7 @@ def run(
 def run_small(
     chunks: int, chunk_bytes: int, connections: int, replicas: int, directory: Path, *, sync: bool = True
 ) -> float:
-    """Seconds for `chunks` chunks, written by as many threads as `connections`."""
+    """Return the seconds for `chunks` chunks, written by one thread per connection."""
     data = os.urandom(chunk_bytes)
     turns = iter(range(chunks))
     with _pipeline(replicas, directory, sync) as pipeline, _client() as (driver, allocations):
@@ -90,7 +92,7 @@ def run_small(
 
 
 class _Allocations:
-    """Chunk after chunk through the same pipeline."""
+    """Allocates one chunk after another in the same pipeline."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)

@@ -1,4 +1,4 @@
-"""HTTP as cheap as Python has it, so that clients leave the cores to what is measured."""
+"""A minimal HTTP client, so that clients leave the cores to what is measured."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import time
 from typing import NamedTuple
 
 _BUFFER_BYTES = 1 << 20
-#: A connection that was idle for longer may have been closed by the server, as services close idle ones.
+#: Services close connections that are idle for this long.
 _FRESH_S = 5.0
 
 
 class Answered(NamedTuple):
-    """The part of an answer that is looked at: its Location, which may be empty, and its body's length."""
+    """The needed parts of an answer: its Location, which may be empty, and its body's length."""
 
     location: str
     body_bytes: int
 
 
 class PlainHttp:
-    """One connection to `netloc`, kept open."""
+    """One kept connection to `netloc`."""
 
     def __init__(self, netloc: str, context: ssl.SSLContext | None = None) -> None:
-        """With a `context` over TLS."""
+        """Use TLS if a `context` is given."""
         self._netloc = netloc
         self._context = context
         self._socket = self._connect()
@@ -38,7 +38,7 @@ class PlainHttp:
         return connected
 
     def _refresh(self) -> None:
-        """Connect anew where the connection was idle for long."""
+        """Reconnect if the connection was idle for long."""
         now_s = time.monotonic()
         if now_s - self._used_s > _FRESH_S:
             self._socket.close()
@@ -48,9 +48,9 @@ class PlainHttp:
     def ask(
         self, method: str, url: str, status: int, token: str = "", *, body: bytes = b"", header: str = ""
     ) -> Answered:
-        """Send a request, and take its whole answer, of that status.
+        """Send a request and read its answer, which must have that status.
 
-        A bearer token or one more header may go along.
+        A bearer token or one more header can be added.
         """
         self._refresh()
         shown = f"authorization: Bearer {token}\r\n" if token else f"{header}\r\n" if header else ""
@@ -58,7 +58,7 @@ class PlainHttp:
         return self._answer(status)
 
     def send_pieces(self, method: str, url: str, status: int, piece: bytes, count: int) -> Answered:
-        """Send a request whose body is a piece, repeated."""
+        """Send a request whose body repeats one piece."""
         self._refresh()
         self._socket.sendall(self._head(method, url, len(piece) * count, ""))
         for _ in range(count):
@@ -93,7 +93,7 @@ class PlainHttp:
             missing -= count
 
     def _take_chunks(self, received: bytes) -> int:
-        """Take a body in chunks to its end; how many bytes it had."""
+        """Read a chunked body; return its number of bytes."""
         total = 0
         while True:
             while (end := received.find(b"\r\n")) < 0:

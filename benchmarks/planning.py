@@ -1,8 +1,8 @@
-"""Measure how long policies take to plan 10,000 chunks of three replicas on 1,000 nodes, and how that grows;
-and what their plans are worth, on trees and where paths compete.
+"""Measure how long policies take to plan 10,000 chunks of three replicas on 1,000 nodes, and how that grows.
 
-Aims, on one core: 0.2 s on a tree, 1 s by `flow`. Growth is measured with one chunk a node. Seconds are those of
-the processor: what else the machine does should not count.
+It also measures the quality of the plans, on trees and on networks with competing paths. Aims, on one core: 0.2 s
+on a tree, 1 s by `flow`. Growth is measured with one chunk per node. Seconds are processor time, so that other
+work on the machine does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .report import show
 _AIMS_S = {"express": 0.2, "flow": 1.0}
 _POLICIES = ("random", "express", "flow", "paper")
 
-#: Racks and nodes a rack; Algorithm 1 looks for every path in the whole graph and is left out where it would
+#: Racks, and nodes per rack. Algorithm 1 searches the whole graph for every path and is left out where it would
 #: take minutes.
 _SHAPES = ((2, 5), (5, 20), (25, 40), (100, 100))
 _PAPER_NODES_MAX = 1000
@@ -65,7 +65,7 @@ def _networks() -> dict[str, Topology]:
 
 
 def two_spines() -> Topology:
-    """Racks a and b reach rack z by x; a has another way by y, which costs as much and is nobody else's."""
+    """Return a network where racks a and b reach rack z by x. Rack a also has its own path by y, at equal cost."""
     spines = Topology(switches=("x", "y", "a", "b", "z"), root="x")
     for rack in ("a", "b", "z"):
         for number in range(8):
@@ -118,7 +118,7 @@ def _grown(racks: int, per_rack: int) -> dict[str, object]:
 
 
 def _plan_s(name: str, topology: Topology, chunks: int) -> tuple[float, int]:
-    """Seconds, the policy's own start included, and rounds."""
+    """Return the seconds, including the policy's start, and the rounds."""
     servers = sorted(topology.servers)
     share, more = divmod(chunks, len(servers))
     sets = [

@@ -12,13 +12,13 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time of a process so far."""
+    """Return the user and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def cluster_cpu_s(cluster: LocalCluster, clients: str) -> dict[str, float]:
-    """Return the time of all processes that take part. `clients` are threads of this process."""
+    """Return the time of all processes in the measurement. `clients` are threads of this process."""
     return {
         clients: time.process_time(),
         "coordinator": cpu_s(cluster.coordinator.pid),
@@ -31,7 +31,7 @@ def children_of(pid: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name is in brackets and may contain spaces and brackets.
+            # The name is in parentheses and may itself contain spaces and parentheses.
             state, parent = stat.read_text().rpartition(")")[2].split()[:2]
         except (FileNotFoundError, ProcessLookupError):
             continue

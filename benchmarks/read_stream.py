@@ -37,7 +37,7 @@ _MIB = 1024 * 1024
 _READERS = (1, 16)
 _REPLICAS = (3, 1)
 _FRONTS = ("our client", "our client, TCP", "WebHDFS")
-#: Reads a file to its end, given which; how many bytes came.
+#: Reads a given file to its end; returns the number of bytes.
 Read = Callable[[str], int]
 
 
@@ -70,7 +70,7 @@ def _with_ratio(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _write(cluster: LocalCluster, directory: Path, total: int) -> None:
-    """Make files of the same bytes: in the cluster, with each replication, and plain ones."""
+    """Make files with the same content: in the cluster, with each replication, and plain ones."""
     piece = os.urandom(_MIB)
     with PeaceFileSystem(cluster.http_address, ca_file=cluster.ca_file) as files:
         for readers in _READERS:
@@ -112,7 +112,7 @@ def _compare(
             if state == "cold":
                 _forget(directory)
             taken = run()
-            # The first of the warm rounds brings all into the page cache.
+            # The first warm round loads all data into the page cache.
             if state == "cold" or turn:
                 seconds[side].append(taken)
     return [
@@ -152,7 +152,7 @@ def _plain(directory: Path, readers: int) -> list[Path]:
 
 
 def _in_a_process(front: str, address: str, ca_file: Path | None, names: list[str]) -> float:
-    """Seconds that a process of its own, which has read a little before, takes for these files at once."""
+    """Return the seconds that a warmed-up process takes to read these files concurrently."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     reader = context.Process(target=_read_all, args=(front, address, ca_file, names, theirs))
@@ -203,7 +203,7 @@ def _timed(read: Read, names: list[str]) -> float:
 
 
 def _forget(directory: Path) -> None:
-    """Drop all files here from the page cache."""
+    """Drop all files of a directory from the page cache."""
     os.sync()
     for path in directory.rglob("*"):
         if path.is_file():

@@ -41,7 +41,7 @@ from .side_by_side.tables import Cell
 from .side_by_side.usage import descendants, own_network
 from .state_pictures import draw
 
-#: Techniques by how they are named on the command line, and as users write them.
+#: Techniques by their names on the command line, as a user would configure them.
 TECHNIQUES: Mapping[str, str] = {
     "amnesia": "Amnesia",
     "upstream-backup": "UpstreamBackup",
@@ -53,24 +53,25 @@ TECHNIQUES: Mapping[str, str] = {
     "flux": "Flux",
     "peer-ring": "PeerRing",
 }
-#: Ways of Spark's own, by how they are named on the command line.
+#: Spark's own ways, by their names on the command line.
 SPARK: Mapping[str, str] = {"micro-batches": "micro-batches", "Real-time Mode": "real-time"}
 HOSTS = ("processes", "executors", "spark")
 PAGE = Path(__file__).parent.parent / "docs" / "recovery" / "side-by-side.md"
 _PARAMETERS = Parameters()
 _SAMPLE_S = 3
 _QUICK = Schedule(warm_s=0.8, before_s=1.2, kills=1, gap_s=2.0)
-#: A JVM takes long to be as fast as it gets, and Spark to replace an executor.
+#: A JVM takes long to warm up, and Spark takes long to replace an executor.
 _SPARK = Schedule(warm_s=12.0, before_s=4.0, kills=1, gap_s=12.0)
 _QUICK_SPARK = Schedule(warm_s=5.0, before_s=2.0, kills=1, gap_s=7.0)
-#: `--quick` plays these on each host, if nothing is chosen: words only where they differ.
+#: Techniques that `--quick` without a selection also runs with word counts, because they differ there.
 _QUICK_WORDS = ("SGuard", "PeerRing", "Real-time Mode")
+#: Techniques that it runs on executors.
 _QUICK_ON_EXECUTORS = ("SGuard",)
 
 
 @dataclass
 class _Contest:
-    """All runs, what they showed, and why some were not to be."""
+    """All runs with their results, and the reasons for runs that are impossible."""
 
     directory: Path
     coordinator: str
@@ -81,13 +82,13 @@ class _Contest:
     failed: bool = False
 
     def try_out(self, cell: Cell, make: Callable[[], Contestant], schedule: Schedule) -> None:
-        """Play a cell, and say what came of it. One that is refused, or fails, is named with the reason."""
+        """Run a cell and print its result. If it is refused or fails, print the reason."""
         began_s = time.monotonic()
         try:
             played = play(QUERIES[cell.query], make(), schedule, self.beside)
         except InvalidQuery as refusal:
             self.absent[cell] = f"refused: {refusal.message}"
-        except Exception as fault:  # Spark's, a node's, ours: the other runs are to be had nevertheless
+        except Exception as fault:  # report any error, and continue with the other runs
             self.absent[cell] = f"failed: {type(fault).__name__}: {fault}".splitlines()[0]
             self.failed = True
         else:
@@ -171,7 +172,8 @@ def _on_executors(contest: _Contest, names: Sequence[str], everything: bool) -> 
 
     if contest.quick and everything:
         names = [name for name in names if name in _QUICK_ON_EXECUTORS]
-    # A Python worker ends a moment after its executor, and Spark takes seconds to replace that: one failure a run.
+    # A Python worker ends a moment after its executor, and Spark needs seconds to replace it, so there is one
+    # failure per run.
     schedule = replace(_QUICK if contest.quick else Schedule(), kills=1, gap_s=5.0)
     with spark_with_executors(contest.directory / "spark") as spark:
         for query in list(QUERIES)[: 1 if contest.quick and everything else None]:
@@ -205,11 +207,11 @@ def _nodes(contest: _Contest, name: str, host: Callable[[PeaceCheckpoints], Node
     return Nodes(host(contest.store()), WRITTEN[name](_PARAMETERS))
 
 
-# -- what was measured --------------------------------------------------------------------------------------
+# -- measurements -------------------------------------------------------------------------------------------
 
 
 def load_of(query: SideQuery, seconds: float = _SAMPLE_S) -> QueryLoad:
-    """Return the load of a query as `peacefs dataflow advise` measures it, on a sample of its rows."""
+    """Return a query's load as `peacefs dataflow advise` measures it on a sample of rows."""
     sample = pa.Table.from_batches(made_at(number) for number in range(int(seconds * FEEDS_PER_S)))
     return measure(query.network(), {SOURCE: sample}, FEEDS_PER_S * ROWS_PER_FEED, _PARAMETERS)
 

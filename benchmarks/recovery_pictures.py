@@ -1,8 +1,8 @@
-"""Draw a failure and its recovery on real processes: rows out and their latency around a SIGKILL.
+"""Draw a failure and its recovery on real processes: output rows and their latency around a SIGKILL.
 
-Filter, windows of 200 ms every 10 ms by key, filter, each on a node of its own. The node of the windows is killed
-with SIGKILL. A row of the output is as old as its window's end. The output is compared with that of a run of the
-same rows without a failure: rows that are lost, come again, or say something else.
+The query is a filter, windows of 200 ms every 10 ms by key, and a filter, each on a node of its own. The node of
+the windows is killed with SIGKILL. The latency of an output row is counted from its window's end. The output is
+compared with that of a failure-free run of the same rows, to find rows that are lost, repeated or wrong.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .state_pictures import draw
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Techniques by the names under which they are drawn.
+#: Techniques by their names in the picture.
 TECHNIQUES: dict[str, Callable[[], Technique]] = {
     "amnesia": Amnesia,
     "sguard": lambda: SGuard(interval_s=0.5),
@@ -68,9 +68,9 @@ _PATIENT_S = 20.0
 
 @dataclass
 class Failure:
-    """The measurements of one run: times in seconds since the kill."""
+    """The measurements of one run, with times in seconds since the kill."""
 
-    #: (seconds, latency in ms) of each row of the output.
+    #: (seconds, latency in ms) of each output row.
     seen: list[tuple[float, float]] = field(default_factory=list)
     noticed_s: float | None = None
     recovered_s: float | None = None
@@ -78,7 +78,7 @@ class Failure:
 
     @property
     def again_s(self) -> float:
-        """When the first row came that was made after the kill was noticed."""
+        """The time of the first row that was made after the kill was noticed."""
         after = [at for at, _ in self.seen if self.noticed_s is not None and at > self.noticed_s]
         return min(after, default=float("nan"))
 
@@ -110,7 +110,7 @@ def main(*, quick: bool = False, technique: str | None = None) -> None:
 
 
 def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure:
-    """Run the query, kill a node, and return what was seen."""
+    """Run the query, kill a node, and return the measurements."""
     failure = Failure()
     placed = threading.Event()
     fed: list[pa.RecordBatch] = []
@@ -119,7 +119,7 @@ def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure
 
     def feed() -> Iterator[pa.RecordBatch]:
         placed.wait()
-        # Connections are made, and caches filled, in the first second.
+        # The first second opens connections and fills caches.
         begun, seconds = time.monotonic(), 1.0 + before_s + after_s
         for number in range(int(seconds * FEEDS_PER_S)):
             time.sleep(max(begun + number / FEEDS_PER_S - time.monotonic(), 0))
@@ -152,7 +152,7 @@ def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure
     for at_s, rows in out:
         ends = rows.column("window_end").cast(pa.int64()).to_numpy() / 1e6
         failure.seen += [(at_s - killed_s, (at_s - end) * 1000) for end in ends.tolist()]
-    # At the end of the stream windows are shown before they are over.
+    # At the end of the stream, windows are output before they are complete.
     failure.seen = [(at, late) for at, late in failure.seen if late >= 0]
     times = VirtualTimes(rows_every_s=0.001)
     expected = SeededRun(network, Amnesia(), {"in": fed}, seed=1, times=times).run(until_s=1e6).rows("out")
@@ -162,7 +162,7 @@ def observe(technique: Technique, *, before_s: float, after_s: float) -> Failure
 
 
 def figure_of(name: str, failure: Failure) -> Figure:
-    """Rows out by ten milliseconds, and below them their latency."""
+    """Draw output rows per ten milliseconds, and below them their latency."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")
@@ -192,7 +192,7 @@ def figure_of(name: str, failure: Failure) -> Figure:
 
 
 def three_units(window: str = "200ms", every: str = "10ms") -> Network:
-    """Return the query, whose unit `windows` is the one to be killed."""
+    """Return the query. Its unit `windows` is killed."""
     query = Query("three")
     windows = query.source("in", _SCHEMA, time="at").filter(F.col("value") < 90).unit("windows").key_by("key")
     counted = windows.window(window, every).aggregate(F.count(), F.sum("value"))
@@ -201,7 +201,7 @@ def three_units(window: str = "200ms", every: str = "10ms") -> Network:
 
 
 def rows_of_now(number: int) -> pa.RecordBatch:
-    """Return the rows of one feed, whose time is now."""
+    """Return the rows of one feed, with the present time."""
     chance = np.random.default_rng(number)
     now_us = int(time.monotonic() * 1_000_000)
     arrays = [

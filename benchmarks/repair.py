@@ -78,13 +78,13 @@ def _fill(files: PeaceFileSystem, size: int) -> None:
 
 
 class _Clients:
-    """Threads that write a file and read one of theirs, by turns, each with a client of its own."""
+    """Threads that alternately write a file and read one of their files, each with a client of its own."""
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._stopped = threading.Event()
         self._threads = [threading.Thread(target=self._work, args=(n,)) for n in range(_CLIENTS)]
-        #: When each request began, and how long it took, in seconds.
+        #: Start and duration of each request, in seconds.
         self._taken: list[tuple[float, float]] = []
         self.failed = 0
 
@@ -98,7 +98,7 @@ class _Clients:
             thread.join()
 
     def percentiles_ms(self, start_s: float, end_s: float) -> tuple[float, float]:
-        """Return the 50th and 99th percentile of requests that began in this time."""
+        """Return the 50th and 99th percentile of requests that began in this interval."""
         taken = [seconds * 1000 for began_s, seconds in self._taken if start_s <= began_s < end_s]
         cuts = statistics.quantiles(taken, n=100)
         return cuts[49], cuts[98]
@@ -133,7 +133,7 @@ def _under_replicated(files: PeaceFileSystem) -> int:
 
 
 def _until(condition: Callable[[], bool]) -> float:
-    """When it came about, in monotonic seconds."""
+    """Wait for a condition; return its time in monotonic seconds."""
     deadline_s = time.monotonic() + _LIMIT_S
     while not condition():
         assert time.monotonic() < deadline_s, "it takes too long"

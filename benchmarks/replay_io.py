@@ -41,7 +41,7 @@ _KINDS = ("mkdirs", "write", "rename", "read", "delete")
 
 
 class Files(Protocol):
-    """The operations that a front must have; paths begin with a slash."""
+    """The operations that each front must offer. Paths begin with a slash."""
 
     def mkdirs(self, path: str) -> None: ...
 
@@ -93,7 +93,7 @@ def main(*, quick: bool = False) -> None:
             "our client, peacefs": _OwnClient(cluster.http_address, "/own", data),
         }
         runs: dict[str, list[dict[str, float]]] = {front: [] for front in fronts}
-        # The first round warms the JVM and is not counted.
+        # The first round warms up the JVM and is not counted.
         for turn in range(rounds + 1):
             for front, files in fronts.items():
                 runs[front].append(_Replay(files, f"/{turn}", share).run())
@@ -107,7 +107,7 @@ def main(*, quick: bool = False) -> None:
 
 
 class _Replay:
-    """One batch below `root`. `share` of the reported numbers is played."""
+    """One batch below `root`. `share` is the share of the reported numbers to play."""
 
     def __init__(self, files: Files, root: str, share: float) -> None:
         self._files = files
@@ -128,7 +128,7 @@ class _Replay:
         return {"s": seconds, **{kind: statistics.median(self._took[kind]) * 1000 for kind in _KINDS}}
 
     def _prepare(self) -> None:
-        """Create what the batches before have left."""
+        """Create the files that earlier batches have left."""
         self._files.mkdirs(f"{self._root}/before")
         older = [f"{self._root}/before/{number}" for number in range(self._deleted + self._written)]
 
@@ -139,7 +139,7 @@ class _Replay:
         self._in_threads(write)
 
     def _task(self, worker: int) -> None:
-        """One thread's share, in the order in which a task needs it; what does not matter for it is mixed in."""
+        """Run one thread's share in the order of a task. Operations without a fixed order are interleaved."""
         mine = range(worker, self._mkdirs, _THREADS)
         directories = [f"{self._root}/state/{worker}/{number // 2}" for number in range(len(mine))]
         steps: list[tuple[str, tuple[Any, ...]]] = [("mkdirs", (path,)) for path in directories]

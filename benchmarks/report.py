@@ -1,4 +1,4 @@
-"""Show what a benchmark measured: a table for people, JSON beside it for machines."""
+"""Show the results of a benchmark: a table for people, and JSON for machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def head_line() -> str:
-    """By what figures are to be judged."""
+    """Return a line that describes the machine and how fast it is now."""
     return (
         f"{described()}; {os.cpu_count()} cores; {platform.system()} {platform.release()};"
         f" a fixed loop {interpreter_ms():.1f} ms, write and sync {sync_ms():.2f} ms"
@@ -55,7 +55,7 @@ def save(name: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the rows as a table for a page."""
+    """Return the rows as a Markdown table."""
     lines = [list(rows[0]), ["---"] * len(rows[0]), *([_text(value) for value in row.values()] for row in rows)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

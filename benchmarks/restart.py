@@ -95,7 +95,7 @@ class _Coordinator:
 
 
 class _Asker:
-    """Asks for the status of a file without a pause, and remembers the longest wait after the first answer."""
+    """Requests the status of a file continuously, and records the longest wait after the first answer."""
 
     def __init__(self, coordinator: _Coordinator, path: str) -> None:
         self._coordinator = coordinator
@@ -130,7 +130,7 @@ class _Asker:
 
 
 def _memory(directory: Path, files: int) -> float:
-    """With so many files that are empty, in MB."""
+    """Return the memory in MB with so many empty files."""
     directory.mkdir()
     if files:
         load(directory / "metadata.sqlite", files, ())
@@ -195,7 +195,7 @@ def _until_all_reported(coordinator: _Coordinator, files: int) -> float:
 
 
 def _until(condition: Callable[[], bool]) -> float:
-    """When it came about, in monotonic seconds."""
+    """Wait for a condition; return its time in monotonic seconds."""
     deadline_s = time.monotonic() + _LIMIT_S
     while not condition():
         assert time.monotonic() < deadline_s, "it takes too long"

@@ -1,6 +1,6 @@
 """Run a cluster and a client for `small_costs`: read `[work, files]` as lines of JSON, and answer with the costs.
 
-It is run by itself, with the tree that it measures on the path.
+`small_costs` runs it as a program, with the tree to measure on the import path.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _work(files: PeaceFileSystem, what: str, paths: list[str]) -> None:
         assert not files.write_many(dict.fromkeys(paths, _DATA), replication=3)
         return
     if what == "read_many" and hasattr(files, what):
-        # A tree without it has 16 clients read.
+        # A tree without this setting has 16 clients read.
         assert set(files.read_many(paths).values()) == {_DATA}
         return
     turns = iter(paths)
@@ -79,7 +79,7 @@ def _cpu_s(cluster: LocalCluster) -> dict[str, float]:
 
 
 def _of_process(pid: int) -> float:
-    """Return the processor time of all threads of a process, to the nanosecond where the kernel counts it so."""
+    """Return the processor time of all threads of a process, in nanoseconds if the kernel has them."""
     return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
 
 

@@ -1,9 +1,10 @@
 """Measure the processor time of one small file in each process, for two source trees in one alternating run.
 
+
     python -m benchmarks small_costs --against ../peacefs-before
 
-Each tree runs a cluster of three datanodes and its own client. The trees take turns in many short chunks, of which
-the least counts, because other work on the machine can only add to it.
+Each tree runs a cluster of three datanodes and its own client. The trees take turns in many short series, of which
+the cheapest counts, because other work on the machine can only add to it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 from .report import show
 
 _TREE = Path(__file__).parents[1]
-#: What is measured, and the number of files of one short chunk.
+#: The work to measure, and the number of files of one short series.
 _WORK: Final = {
     "write, 1 client": 40,
     "write, 16 clients": 160,
@@ -54,7 +55,7 @@ def main(*, quick: bool = False, against: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def _cluster(tree: Path) -> Iterator[Callable[[str, int], dict[str, float]]]:
-    """Run a cluster and a client of a tree. Yield a function that has it do some work and returns the costs."""
+    """Run a cluster and a client of a tree. Yield a function that does some work and returns its costs."""
     process = subprocess.Popen(
         [sys.executable, Path(__file__).with_name("small_cost_worker.py")],
         env={**os.environ, "PYTHONPATH": str(tree)},

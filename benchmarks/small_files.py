@@ -58,7 +58,9 @@ def write_files(
     files_a_writer: int,
     directory: str,
 ) -> dict[str, float]:
-    """Have writers write files into a directory; return the rate, latencies, and what a file cost whom."""
+    """Write files into a directory with several writers. Return the rate, latencies, and costs per file by
+    process.
+    """
     latencies: list[float] = []
     before, cpu_before = _counters(cluster), cluster_cpu_s(cluster, "writers")
     started = threading.Barrier(writers + 1)
@@ -126,7 +128,7 @@ def over_client(cluster: LocalCluster) -> Write:
 
 
 def _counters(cluster: LocalCluster) -> dict[str, float]:
-    """Return sums over all members. Each member's request for them counts, too."""
+    """Return sums over all members. The requests for them count, too."""
     totals = dict.fromkeys(_COUNTED, 0.0)
     for member in cluster.members:
         netloc = f"{member.readiness.http_host}:{member.readiness.http_port}"

@@ -1,7 +1,7 @@
-"""Files of 1 KiB opened and read, by 1 to 16 readers: what a query that starts again does with its change logs.
+"""Open and read files of 1 KiB with 1 to 16 readers, as a restarted query reads its change logs.
 
-Over WebHDFS as Hadoop's client does it, an OPEN on a connection that is kept and a GET on one that is not; and by
-our own client. The files have been written before, so that they are in the kernel's memory.
+Over WebHDFS, as Hadoop's client does: an OPEN on a kept connection, then a GET on a new one. And with our own
+client. The files were written just before, so they are in the page cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .report import show
 _DATA = os.urandom(1024)
 _FILES = 100
 _READERS = (1, 4, 16)
-#: Reads the file of a number.
+#: Reads the file with a number.
 Read = Callable[[int], int]
 
 

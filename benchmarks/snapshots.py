@@ -35,7 +35,7 @@ _POLICIES = (_BASELINE, "express")
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """So many queries, each of so many partitions, on so many hosts."""
+    """Number of queries, of partitions per query, and of hosts."""
 
     hosts: int
     queries: int
@@ -75,7 +75,7 @@ class _Figure:
         )
 
     def _run(self, session: Session, policy: str, rounds: int, seed: int) -> list[float]:
-        """Seconds of every query in every round but the first."""
+        """Return the seconds of every query in every round except the first."""
         self._runs += 1
         tree = f"/snapshots/{self._runs}"
         self._cluster.use_policy(policy)
@@ -88,7 +88,7 @@ class _Figure:
         return taken
 
     def _checkpoint(self, session: Session, tree: str, number: int, seed: int) -> list[float]:
-        """Seconds that each query takes from now until all its partitions are written."""
+        """Return the seconds that each query takes from now until all its partitions are written."""
         hosts = Random(seed).sample(self._cluster.network.hosts, session.hosts)
         at_s = time.monotonic() + LEAD_S
         places = list(product(range(session.queries), range(session.partitions)))

@@ -39,7 +39,7 @@ from .stateful_query import Progress, StatefulQuery, Turn
 
 _MIB = 1 << 20
 _CORES = 2
-#: State store, partitions, queries at once.
+#: State store, partitions, concurrent queries.
 Kind = tuple[str, int, int]
 _SMALL: tuple[Kind, ...] = (
     ("RocksDB", 1, 1),
@@ -48,7 +48,7 @@ _SMALL: tuple[Kind, ...] = (
     ("RocksDB", 8, 4),
     ("HDFS-backed", 8, 1),
 )
-# No new round of turns is begun after this.
+# No new round begins after this time.
 _SECONDS_MAX = 300.0
 _STATE_MEBIBYTES = 64
 _KEY_BYTES = 4096
@@ -108,7 +108,7 @@ def start_spark(address: str, directory: Path) -> SparkSession:
 
 @dataclass
 class _Variant:
-    """Queries that run at once, with their checkpoints in one place."""
+    """Concurrent queries with their checkpoints in one place."""
 
     store: str
     partitions: int
@@ -220,7 +220,7 @@ def _large_state(
 
 
 def _grow(query: StatefulQuery, mebibytes: int) -> dict[str, Any]:
-    """Two batches: one that opens the stores, and one that fills them; then a start that has to load them."""
+    """Run a batch that opens the stores, and one that fills them; then a start that loads them."""
     rng = random.Random(1)
     rows = mebibytes * _MIB // _KEY_BYTES
     query.add_input(rng)
@@ -241,7 +241,7 @@ def _grow(query: StatefulQuery, mebibytes: int) -> dict[str, Any]:
 
 
 def _chain_mebibytes_a_s(mebibytes: int, directory: Path) -> float:
-    """Measure as many bare chains at once as there are stores."""
+    """Measure as many concurrent bare chains as there are stores."""
     share = mebibytes * _MIB // _CORES
     start = threading.Barrier(_CORES)
     seconds: list[float] = []

@@ -38,7 +38,7 @@ _STOP = None
 
 @dataclass(frozen=True)
 class _Place:
-    """The settings that a session's process needs to checkpoint in one place."""
+    """The settings of a session's process for checkpoints in one place."""
 
     directory: Path
     checkpoint: str
@@ -93,7 +93,7 @@ def _places(directory: Path, clusters: dict[str, GuardedCluster]) -> Iterator[tu
 
 @contextlib.contextmanager
 def _session(place: _Place) -> Iterator[Connection]:
-    """Run a session's process; the other end takes turns until it is told to stop."""
+    """Run a session's process. It takes turns until the other end of the pipe stops it."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve_turns, args=(theirs, place))
@@ -109,7 +109,7 @@ def _session(place: _Place) -> Iterator[Connection]:
 
 
 def _take_turn(session: Connection, batches: int) -> tuple[float, list[float]]:
-    """Return the time from the start to the first commit, and the durations of the batches after it, in ms."""
+    """Return the time from the start to the first commit, and the durations of later batches, in ms."""
     session.send(batches)
     restart_ms, durations_ms = session.recv()
     return restart_ms, durations_ms

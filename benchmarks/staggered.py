@@ -37,7 +37,7 @@ _WAYS = [way for way in WAYS if way.writer_excluded]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many queries, each with a checkpoint of `mb` in each of so many periods."""
+    """Number of queries, each with a checkpoint of `mb` in each of a number of periods."""
 
     queries: int
     mb: int
@@ -47,7 +47,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The mean, the 95th percentile and the longest of some times, in seconds of the paper's cluster."""
+    """Mean, 95th percentile and maximum of times, in seconds of the paper's cluster."""
 
     mean_s: float
     p95_s: float

@@ -1,6 +1,6 @@
 """Count rows by key as a supervised driver with its checkpoint on peacefs: `standby_query.py CHECKPOINT`.
 
-It asks for its run by the one call that any query makes, which is where the driver of a standby waits.
+It begins its run by the same call as any query. The driver of a standby waits in that call.
 """
 
 from __future__ import annotations

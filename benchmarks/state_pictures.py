@@ -1,4 +1,4 @@
-"""Pictures of SGuard's Figures 6 to 9, from what was measured just now, beside the JSON of the results."""
+"""Pictures of SGuard's Figures 6 to 9, from new measurements, saved with the JSON results."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Line = Sequence[tuple[float, float]]
 
 
 def draw_latency(name: str, title: str, lines: Mapping[str, Line]) -> Path | None:
-    """Figures 7 and 8: the latency of tuples around a checkpoint."""
+    """Draw Figures 7 and 8: the latency of tuples around a checkpoint."""
     return draw(name, latency_figure(title, lines) if find_spec("matplotlib") else None)
 
 
 def draw_sizes(name: str, title: str, unit: str, lines: Mapping[str, Line]) -> Path | None:
-    """Figures 6 and 9: a time that grows with the size of the state."""
+    """Draw Figures 6 and 9: a time that grows with the size of the state."""
     return draw(name, size_figure(title, unit, lines) if find_spec("matplotlib") else None)
 
 
 def draw(name: str, figure: Figure | None) -> Path | None:
-    """Write a picture, and say where; without matplotlib say that there is none."""
+    """Write a picture and print its path. Without matplotlib, print that there is no picture."""
     if figure is None:
         print(f"no picture {name}: matplotlib is not installed (peacefs[picture])")
         return None
@@ -38,7 +38,7 @@ def draw(name: str, figure: Figure | None) -> Path | None:
 
 
 def latency_figure(title: str, lines: Mapping[str, Line]) -> Figure:
-    """Latency on a logarithmic scale, as in the paper; a line for each way."""
+    """Draw latency on a logarithmic scale, as in the paper, with a line for each way."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 4.5), layout="constrained")
@@ -55,7 +55,7 @@ def latency_figure(title: str, lines: Mapping[str, Line]) -> Figure:
 
 
 def size_figure(title: str, unit: str, lines: Mapping[str, Line]) -> Figure:
-    """Time against MiB of state, both logarithmic; a line for each way."""
+    """Draw time against MiB of state, both logarithmic, with a line for each way."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.0, 4.5), layout="constrained")

@@ -1,4 +1,4 @@
-"""A counting query with state, run for a few batches at a time, and what Spark reports of its batches."""
+"""A stateful counting query, run for a few batches at a time, with Spark's reports of its batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Progress = dict[str, Any]
 
 @dataclass(frozen=True)
 class Turn:
-    """A start and some batches: how long it took up to its first commit (ms), and the batches after that one."""
+    """The time from a start to the first commit (ms), and the batches after that commit."""
 
     restart_ms: float
     batches: list[Progress]
@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass
 class StatefulQuery:
-    """Counts keys, one input file a batch. Keys are made `key_bytes` longer by digits that hardly compress."""
+    """Counts keys, one input file per batch. Keys are padded by `key_bytes` digits that hardly compress."""
 
     session: SparkSession
     store: str
@@ -52,11 +52,11 @@ class StatefulQuery:
         path = self.input / f"{self._files:06}.txt"
         path.write_text("".join(f"key-{rng.randrange(keys)}\n" for _ in range(rows)))
         self._files += 1
-        # Spark takes files in the order of these.
+        # Spark reads files in the order of their modification times.
         os.utime(path, (self._files, self._files))
 
     def start(self) -> Started:
-        """Begins to read all input there is. The session's settings are those of this query from here on."""
+        """Start to read all available input. From here on, the session's settings are this query's."""
         self.session.conf.set("spark.sql.streaming.stateStore.providerClass", PROVIDERS[self.store])
         self.session.conf.set("spark.sql.shuffle.partitions", str(self.partitions))
         lines = self.session.readStream.option("maxFilesPerTrigger", 1).text(f"file://{self.input}")
@@ -83,7 +83,7 @@ class Started:
     began: float
 
     def turn(self) -> Turn:
-        """Wait for the end of the input. Raise what stopped the query."""
+        """Wait for the end of the input. Raise the error that stopped the query."""
         self.query.awaitTermination()
         reports = [msgspec.json.decode(report.json) for report in self.query.recentProgress]
         batches = [report for report in reports if report["numInputRows"]]

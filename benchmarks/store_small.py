@@ -1,4 +1,5 @@
-"""Measure one datanode's chunk store on one disk: small chunks a second, large ones in MB/s, and a start.
+"""Measure one datanode's chunk store on one disk: small chunks per second, large ones in MB/s, and a start.
+
 
 python benchmarks/store_small.py --directory /data --chunks 8000
 """
@@ -55,7 +56,7 @@ def _packets(length: int) -> list[tuple[bytes, bytes]]:
 
 
 def _elapsed_s(work: Callable[[int], None], count: int, threads: int) -> float:
-    """Call `work` with each of `count` numbers, on `threads` threads that share them evenly."""
+    """Call `work` with each of `count` numbers, divided evenly among `threads` threads; return the seconds."""
 
     def share(first: int) -> None:
         for number in range(first, count, threads):
@@ -70,7 +71,7 @@ def _elapsed_s(work: Callable[[int], None], count: int, threads: int) -> float:
 def _measure(
     directory: str, count: int, length: int, threads: int, *, sync_to_disk: bool = True
 ) -> tuple[float, ...]:
-    """Seconds to write, to read, and to start again with `count` chunks of `length` bytes."""
+    """Return the seconds to write, to read, and to restart with `count` chunks of `length` bytes."""
     driver = _driver(sync_to_disk=sync_to_disk)
     packets = _packets(length)
     with tempfile.TemporaryDirectory(dir=directory) as path:

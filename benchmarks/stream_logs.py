@@ -37,7 +37,7 @@ _WANTED_PER_S = 5000
 #: Rows of 8 + 8 + 112 bytes.
 _ROWS_PER_APPEND = 8
 _TEXT_BYTES = 104
-#: The file system itself is read in pieces of so many bytes.
+#: The file system is read in pieces of this size.
 _READ_BYTES = 8 * MIB
 _KIND = StreamType(pa.schema([("at", TIME), ("number", pa.int64()), ("text", pa.binary(_TEXT_BYTES))]), "at")
 
@@ -121,21 +121,21 @@ def _append(opened: list[StreamLog], rows: pa.RecordBatch, begin: int, end: int)
 
 
 def _fill(files: PeaceFileSystem, place: str, mebibytes: int, batch_rows: int) -> None:
-    """Write 16 streams as a source of 5,000 appends a second would: some 100 commits a second."""
+    """Write 16 streams as a source of 5,000 appends per second does, with about 100 commits per second."""
     rows = _rows(batch_rows)
     wanted = (mebibytes << 20) // rows.nbytes
     per_commit = max(_WANTED_PER_S * _ROWS_PER_APPEND // batch_rows // 20, 1)
     with PeaceSegments(files, place) as store:
         logs = StreamLogs(store)
         opened = [logs.open(f"stream-{number}", _KIND) for number in range(_STREAMS)]
-        # Larger records come from larger batches.
+        # Use larger batches for larger records.
         for begin in range(0, wanted, per_commit * 4):
             _append(opened, rows, begin, min(begin + per_commit * 4, wanted))
             logs.commit()
 
 
 def _replay(files: PeaceFileSystem, place: str, title: str, rounds: int) -> dict[str, Any]:
-    """Both sides take turns."""
+    """Replay, in turns with the file system."""
     with PeaceSegments(files, place) as store:
         sizes = {name: store.segments(name) for name in store.streams()}
         total = sum(length for segments in sizes.values() for _, length in segments)

@@ -1,7 +1,7 @@
-"""Measure traces: the same small files on clusters that trace nothing, one request in a hundred, and every one.
+"""Measure tracing: the same small files on clusters that trace nothing, one request in a hundred, and every one.
 
-All run side by side and take turns round by round, the client of each tracing as its services do. Spans go into a
-file: a collector is another program's work.
+All clusters run side by side and take turns round by round. The client of each traces as its services do. Spans go
+into a file, because a collector is another program's work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OPERATIONS: dict[str, Operation] = {
 
 
 class _Front:
-    """One cluster, its client, and the tracer of that."""
+    """One cluster, its client, and the client's tracer."""
 
     def __init__(self, cluster: LocalCluster, tracer: OpenTelemetryTracer | None) -> None:
         self.cluster = cluster
@@ -41,7 +41,7 @@ class _Front:
         self.files = PeaceFileSystem(cluster.http_address)
 
     def run(self, operation: Operation, count: int) -> tuple[float, float]:
-        """Return milliseconds of one operation, and of all processors for it."""
+        """Return the milliseconds per operation, and of all processors per operation."""
         tracing.install(self.tracer)
         before_s, began_s = self._processors_s(), time.perf_counter()
         for number in range(count):

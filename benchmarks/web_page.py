@@ -49,7 +49,7 @@ def main(*, quick: bool = False) -> None:
 
 @contextmanager
 def _looking(cluster: LocalCluster, view: str, viewers: int) -> Iterator[list[int]]:
-    """So many streams that are taken in, as pages do; yields how many bytes came."""
+    """Read this many event streams, as pages do; yield a counter of bytes."""
     received, stop = [0], threading.Event()
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""WebHDFS as it is: requests over kept connections, a set of them a thread; redirects are followed by hand."""
+"""Plain WebHDFS: requests over kept connections, one set per thread, with redirects followed by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _USER = "user.name=bench"
 
 
 class WebhdfsFiles:
-    """The files below `root` of the coordinator at `address` (http://host:port), `data` in each."""
+    """The files below `root` of the coordinator at `address` (http://host:port), each with content `data`."""
 
     def __init__(self, address: str, root: str, data: bytes) -> None:
         self._base = f"{address}/webhdfs/v1"

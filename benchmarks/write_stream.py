@@ -1,7 +1,7 @@
-"""One to 16 writers, a large file each, beside bare chains of sockets and files that do the same fsyncs.
+"""One to 16 writers, a large file each, beside bare chains of sockets and files with the same fsyncs.
 
 Aim: at least 0.6 of the bare chain. The bare chain without fsync shows what the disk costs in the same run. The
-writers are threads of one client; the more there are, the shorter their files.
+writers are threads of one client. With more writers, the files are shorter.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _measure(who: str, total: int, replicas: int, writers: int, directory: Path)
     else:
         with tempfile.TemporaryDirectory(dir=directory) as data:
             taken = _write(total, replicas, writers, Path(data), tls=who.endswith(TLS))
-    # Dirty pages of one round must not be written at the next one's cost.
+    # Write dirty pages of one round now, so that they do not slow down the next one.
     os.sync()
     return taken
 

@@ -1,6 +1,6 @@
 """Measure how fast this machine is now: a fixed piece of interpreter work, a fixed number of disk syncs.
 
-Rented machines are not the same from hour to hour. Figures of two runs can be compared as far as these agree.
+The speed of rented machines varies from hour to hour. Figures of two runs are comparable as far as these agree.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _SYNCED_BYTES = 4096
 
 
 def interpreter_ms() -> float:
-    """Milliseconds of a loop of 100,000 steps that calls, allocates and looks up; the median of seven."""
+    """Return the median milliseconds of a loop of 100,000 steps that calls, allocates and looks up."""
     return statistics.median(_timed(_loop) for _ in range(7)) * 1000
 
 
 def sync_ms() -> float:
-    """Milliseconds of a write of 4 KiB with its `fdatasync`, in the directory for temporary files; a median."""
+    """Return the median milliseconds of a 4 KiB write with `fdatasync`, in the directory for temporary files."""
     with tempfile.TemporaryFile() as file:
         return statistics.median(_timed(lambda: _write_and_sync(file.fileno())) for _ in range(_SYNCS)) * 1000
 

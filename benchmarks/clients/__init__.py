@@ -1,8 +1,8 @@
-"""Clients side by side in one run: every way that Python programs, and not only they, have to one cluster.
+"""Compare clients in one run: the ways in which Python and other programs reach one cluster.
 
-Beside ours are fsspec's `webhdfs`, the package `hdfs`, Hadoop's own client in a JVM, curl, and the local disk with
-one copy and an fsync. First one large file and many small ones, then data sets of Parquet as PyArrow, pandas,
-DuckDB, Polars and Dask read and write them. What is not installed is left out, and said.
+Besides our client there are fsspec's `webhdfs`, the package `hdfs`, Hadoop's own client in a JVM, curl, and the
+local disk with one copy and an fsync. They handle first one large file and many small ones, then Parquet data sets
+as PyArrow, pandas, DuckDB, Polars and Dask read and write them. Missing programs are reported and left out.
 """
 
 from __future__ import annotations

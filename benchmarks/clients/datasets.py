@@ -34,12 +34,12 @@ _OURS = "peace://"
 _FILES = 8
 _PROCESSES = 2
 _DATANODES = 3
-#: Three columns of eight bytes that do not compress, and one that does.
+#: Three columns of eight bytes that do not compress, and one column that does.
 _ROW_BYTES = 24
 
 
 def compare_datasets(*, quick: bool) -> None:
-    """Show seconds: the medians of rounds in which the ways take turns."""
+    """Show median seconds. The ways take turns in each round."""
     size, rounds = (64 << 20, 1) if quick else (1 << 30, 2)
     tables = _tables(size // _ROW_BYTES // _FILES)
     wanted = sum(int(table.column("a").to_numpy().astype("int64").sum()) for table in tables)
@@ -96,7 +96,7 @@ def _tables(rows: int) -> list[pyarrow.Table]:
 def _actions(
     tables: list[pyarrow.Table], processes: ProcessPoolExecutor
 ) -> dict[str, Callable[[Any, str], int | None]]:
-    """Each gives the sum of the column `a`, where it reads."""
+    """Return the actions. Each that reads returns the sum of column `a`."""
 
     def write(fs: Any, top: str) -> None:
         fs.makedirs(top, exist_ok=True)
@@ -151,11 +151,11 @@ def _actions(
 
 
 def _installed(name: str) -> Any:
-    """Import a library that need not be installed to check the types of this file."""
+    """Import a library that is optional for type checks."""
     return importlib.import_module(name)
 
 
 def sum_of_a(fs: Any, path: str) -> int:
-    """For a process of Dask's."""
+    """Return the sum of column `a`, in a process of Dask's."""
     with fs.open(path) as source:
         return int(pyarrow.parquet.read_table(source, columns=["a"]).column("a").to_numpy().sum())

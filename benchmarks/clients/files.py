@@ -29,7 +29,7 @@ _COLUMNS = {
 
 
 def compare_files(*, quick: bool) -> None:
-    """Show MiB and files a second: the medians of rounds in which the ways take turns."""
+    """Show median MiB and files per second. The ways take turns in each round."""
     large_bytes, small_files, rounds = (32 << 20, 64, 2) if quick else (256 << 20, 400, 3)
     large, small = os.urandom(large_bytes), os.urandom(_SMALL_BYTES)
     figures: dict[tuple[str, str], list[float]] = {}
@@ -48,7 +48,7 @@ def compare_files(*, quick: bool) -> None:
             for what in _COLUMNS:
                 for way_name, way in ways.items():
                     figure = _measure(way, what, round_number, large, small, at_once)
-                    # The first round wakes everything up: connections, the JVM, caches.
+                    # The first round warms up connections, the JVM and caches.
                     if round_number >= 0:
                         figures.setdefault((way_name, what), []).append(figure)
                 print(f"round {round_number + 2} of {rounds + 1}: {what}", flush=True)

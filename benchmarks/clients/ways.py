@@ -1,4 +1,4 @@
-"""The ways to a cluster's files, each as its own users would take it."""
+"""The ways to reach a cluster's files, each used as its own users would use it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _REASONS = {
 
 
 class Way(Protocol):
-    """One client. Any thread may call it; `write` takes a path below the top of its own."""
+    """One client, callable from any thread. `write` takes a path below the client's own directory."""
 
     def write(self, path: str, data: bytes) -> None: ...
 
     def read(self, path: str) -> int:
-        """Return how many bytes there were."""
+        """Read a file; return the number of bytes."""
         ...
 
     def look(self, path: str) -> None:
@@ -40,12 +40,12 @@ class Way(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Make room for the next round."""
+        """Delete a path, for the next round."""
         ...
 
 
 def reason_to_be_ahead(way: str, ahead_in: list[str]) -> str:
-    """Return why another way is ahead of ours, for its row."""
+    """Return why another way is faster than ours, for its row."""
     if not ahead_in:
         return ""
     reason = _REASONS.get(way, "no reason is known; look into it")
@@ -96,7 +96,7 @@ class HdfsPackage:
     """`InsecureClient` of the package `hdfs`."""
 
     def __init__(self, address: str, top: str) -> None:
-        # It need not be there to check the types of this file.
+        # The package is optional for type checks.
         self._client: Any = importlib.import_module("hdfs").InsecureClient(address, user=getpass.getuser())
         self._top = top
 
@@ -115,7 +115,7 @@ class HdfsPackage:
 
 
 class HadoopWay:
-    """Hadoop's client; its bytes stay in the JVM, and are as many as it was made for."""
+    """Hadoop's client. Its data stays in the JVM, and has the size given at its creation."""
 
     def __init__(self, of_length: dict[int, HadoopFiles], top: str) -> None:
         self._of_length = of_length
@@ -167,7 +167,7 @@ class Curl:
 
 
 class LocalDisk:
-    """One copy, fsynced, of files and not of their names."""
+    """The local disk: one copy, with an fsync of files but not of directories."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
@@ -204,7 +204,7 @@ def peace_of_fsspec(cluster: LocalCluster) -> Any:
 
 @contextlib.contextmanager
 def all_ways(cluster: LocalCluster, directory: Path, lengths: list[int]) -> Iterator[dict[str, Way]]:
-    """Each way under its name, with a directory of its own that is there; say which are not installed."""
+    """Return each way by name, with its own existing directory. Print which ways are not installed."""
     with contextlib.ExitStack() as stack:
         files = stack.enter_context(PeaceFileSystem(cluster.http_address))
         fsspec_of_ours = peace_of_fsspec(cluster)

@@ -44,12 +44,12 @@ from .orders import (
 
 _ROOT = Path(__file__).parents[2]
 _STOP_S = 20.0
-#: A datanode with a slow disk; the working directory has to be the project's root.
+#: Runs a datanode with a slow disk. The working directory must be the project's root.
 SLOW_DATANODE = (sys.executable, "-m", "benchmarks.emulation.slow_datanode")
 
 
 class WriterProcess:
-    """A writer on a host. Answers come in the order of the orders."""
+    """A writer on a host. It answers orders in their sequence."""
 
     def __init__(self, host: Host, coordinator: str) -> None:
         self.host = host
@@ -78,14 +78,15 @@ class WriterProcess:
 
     def stop(self) -> None:
         self._process.kill()
-        # Leaving it closes the pipes and waits for the end.
+        # Leaving the stack closes the pipes and waits for the end.
         with self._process:
             pass
 
 
 class EmulatedCluster:
-    """Use as a context manager, inside its network. `disk` is each datanode's; `topology` is what the coordinator
-    is told, with hosts' addresses for the servers' names.
+    """Use as a context manager, inside its network. `disk` is the disk of each datanode.
+
+    `topology` is the description for the coordinator, with hosts' addresses as server names.
     """
 
     def __init__(self, network: EmulatedNetwork, disk: RateCurve, topology: Topology) -> None:
@@ -110,20 +111,21 @@ class EmulatedCluster:
         return self._directory / "topology.toml"
 
     def start_writers(self, hosts: Sequence[Host]) -> None:
-        """Writers on these hosts, ready to write."""
+        """Start writers on these hosts, and wait until they are ready."""
         fresh = [WriterProcess(host, self.address) for host in hosts if host.name not in self._writers]
         self._writers |= {writer.host.name: writer for writer in fresh}
         for writer in fresh:
             assert isinstance(writer.answer(), Ready)
 
     def write(self, orders: Sequence[tuple[Host, WriteOrder]]) -> list[Written]:
-        """All orders at once, each from its moment on; the answers in their order. Raises RuntimeError for one
-        that failed.
+        """Run all orders concurrently, each from its own start time. Return their answers in order.
+
+        Raises RuntimeError if an order failed.
         """
         return [answer for answer in self._have(orders) if isinstance(answer, Written)]
 
     def upload(self, orders: Sequence[tuple[Host, UploadOrder]]) -> list[Uploaded]:
-        """As `write`."""
+        """Run upload orders like `write`."""
         return [answer for answer in self._have(orders) if isinstance(answer, Uploaded)]
 
     def _have(self, orders: Sequence[tuple[Host, Order]]) -> list[Answer]:
@@ -142,7 +144,7 @@ class EmulatedCluster:
         assert isinstance(writer.answer(), Changed)
 
     def measure_disk(self, seconds: float) -> Measured:
-        """Return a datanode's disk. All disks are alike."""
+        """Measure a datanode's disk. All disks are alike."""
         host = self.network.hosts[0]
         writer = self._writers[host.name]
         writer.order(MeasureOrder(self.node_of[host.name], seconds))
@@ -151,7 +153,7 @@ class EmulatedCluster:
         return answer
 
     def measure_link(self, seconds: float) -> float:
-        """Measure, as `calibrate` does, what the racks' link carries each way, in bytes a second."""
+        """Measure the link between the racks as `calibrate` does, in bytes per second each way."""
         one, other = (
             [self.node_of[host.name] for host in self.network.hosts if host.rack == rack]
             for rack in self.network.racks[:2]

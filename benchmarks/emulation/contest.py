@@ -1,4 +1,4 @@
-"""Write sets under one way after another, in the emulation and in the simulator: the same sets for all."""
+"""Run the same write sets with one way after another, in the emulation and in the simulator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .ways import PARALLEL, Way
 
 @dataclass(frozen=True, slots=True)
 class SetTimes:
-    """The times of one set, in seconds of the paper's cluster, from when the first could be requested."""
+    """The times of one set, in the paper's seconds since the first set could be requested."""
 
     asked_s: float
     granted_s: float
@@ -33,8 +33,10 @@ class SetTimes:
 
 
 class Contest:
-    """Measures the cluster when it is made. Arrivals are in seconds and bytes of the emulation, their writers
-    named as hosts are; times are given in seconds of the paper's cluster.
+    """Runs write sets on a cluster, which it measures when it is created.
+
+    Arrivals are in seconds and bytes of the emulation, with hosts as writers. Results are in seconds of the
+    paper's cluster.
     """
 
     def __init__(self, emulated: Emulation) -> None:
@@ -46,7 +48,7 @@ class Contest:
         self._rounds = 0
 
     def emulate(self, way: Way, arrivals: Sequence[Arrival], *, kept: bool = True) -> list[SetTimes]:
-        """In the order of the arrivals. Sets that are not `kept` are deleted as soon as they are written."""
+        """Run the arrivals in order. Sets that are not `kept` are deleted right after they are written."""
         self._rounds += 1
         tree = f"/contest/{self._rounds}"
         self._cluster.use_policy(way.policy)
@@ -71,14 +73,16 @@ class Contest:
         return [self._in_paper(begin_s, each.asked_s, each.granted_s, each.done_s) for each in written]
 
     def simulate(self, way: Way, arrivals: Sequence[Arrival], seed: int) -> list[SetTimes]:
-        """As `emulate`, with the rates that were measured."""
+        """Simulate what `emulate` runs, with the measured rates."""
         policy = way.simulated(self._measured, Random(seed))
         times = simulate(self._measured, policy, arrivals, client=self._scale.client)
         found = [times[arrival.write_set.name] for arrival in arrivals]
         return [self._in_paper(0.0, each.asked_s, each.granted_s, each.done_s) for each in found]
 
     def bounds(self, arrivals: Sequence[Arrival]) -> WaitingBounds:
-        """By the rates that links and disks are held to: what was measured is less, and no bound."""
+        """Return bounds, from the configured rates of links and disks. Measured rates are lower and would be no
+        bounds.
+        """
         found = bounds(self._made, arrivals, self._scale.client)
         return WaitingBounds(self._scale.paper_s(found.mean_s), self._scale.paper_s(found.makespan_s))
 

@@ -1,4 +1,4 @@
-"""The paper's cluster, emulated from its start to the removal of all that it was."""
+"""Emulate the paper's cluster, and remove everything at the end."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .leftovers import remove_leftovers
 from .network import CannotEmulate, EmulatedNetwork, memory_directory
 from .paper_cluster import RACKS, Scale, described
 
-#: A namespace may choose among those that the kernel lets anybody choose, which is often bbr and reno alone,
-#: without cubic. Of these, the one without a mind of its own.
+#: A namespace may use only congestion controls that are allowed for everyone, often only bbr and reno. Choose
+#: reno, the simplest.
 CONGESTION = "reno"
 
-#: Seconds for all writers to have read their orders before the moment at which they are to begin.
+#: Seconds until orders begin, so that all writers have read theirs.
 LEAD_S = 0.5
 
 _MEASURE_S = 1.5
@@ -34,14 +34,14 @@ _CHOICES = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """A running cluster, and at what fraction of the paper's."""
+    """A running cluster, and its scale relative to the paper's."""
 
     cluster: EmulatedCluster
     scale: Scale
 
     @property
     def conditions(self) -> str:
-        """The conditions that figures taken here must be read with."""
+        """Describe the conditions under which figures were measured."""
         return (
             f"{len(self.cluster.network.hosts)} datanodes at {self.scale.rates:g} of the paper's rates, chunks of "
             f"{self.scale.chunk_bytes} B; congestion control {CONGESTION}, where there may be "
@@ -49,11 +49,11 @@ class Emulation:
         )
 
     def as_made(self) -> Topology:
-        """Return the network with the rates of its shaped links and disks. Servers have the names of hosts."""
+        """Return the network with its configured rates of links and disks. Servers have the names of hosts."""
         return described(self.cluster.network.hosts, self.scale, lambda host: host.name)
 
     def measured(self) -> Topology:
-        """Return the same network with rates that are measured in it now."""
+        """Return the network with its measured rates."""
         network = self.cluster.network
         disk = RateCurve(tuple(self.cluster.measure_disk(_MEASURE_S).disk))
         one, other = ([host for host in network.hosts if host.rack == rack] for rack in network.racks[:2])
@@ -73,8 +73,9 @@ class Emulation:
 
 @contextlib.contextmanager
 def emulation(scale: Scale) -> Iterator[Emulation | None]:
-    """None, with a word why, where there can be none. All is gone afterwards, also when a signal ends the
-    benchmark; what SIGKILL leaves, the next one removes.
+    """Yield an emulation, or None with a printed reason if it is impossible.
+
+    Everything is removed afterwards, also after a signal. After SIGKILL, the next emulation removes the rest.
     """
     before = signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     try:

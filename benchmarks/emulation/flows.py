@@ -1,8 +1,8 @@
-"""Measure what plain TCP carries over an emulated link, as the limit of what chunks can get.
+"""Measure what plain TCP carries over an emulated link, as a limit for chunks.
 
-Only what arrives between two moments is counted, when all flows have been going for a while: nothing of it is the
-time in which pipelines fill and drain. A process of its own at either end of every flow:
-`python -m benchmarks.emulation.flows sink ADDRESS`, `python -m benchmarks.emulation.flows source ADDRESS PORT`.
+Count only bytes that arrive between two moments when all flows run steadily, so that the filling and draining of
+pipelines does not count. Each end of a flow is a process of its own: `python -m benchmarks.emulation.flows sink
+ADDRESS`, `python -m benchmarks.emulation.flows source ADDRESS PORT`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ _ROOT = Path(__file__).parents[2]
 _PIECE_BYTES = 1 << 16
 _FLOWS = 4
 
-#: Seconds for the flows to find their rates.
+#: Seconds until flows reach a steady rate.
 _LEAD_S = 1.0
 
 
 def between(one: Sequence[Host], other: Sequence[Host], seconds: float) -> float:
-    """Bytes a second that arrive from each side on the other, a few flows each way, both ways at once as chunks
-    go: acknowledgements of one way take their share of the other. The mean of both ways.
+    """Return the bytes per second that each side receives from the other, as the mean of both directions.
+
+    A few flows run in each direction at the same time, as chunks do: acknowledgements of one direction take their
+    share of the other.
     """
     there, back = zip(one, other, strict=False), zip(reversed(other), reversed(one), strict=False)
     ways = [list(pairs)[:_FLOWS] for pairs in (there, back)]
@@ -73,7 +75,7 @@ def _line(stream: IO[str] | None) -> str:
 
 
 def _sink(address: str) -> None:
-    """Says its port; says that a source has come; is told from when until when to count; says how much came."""
+    """Print the port; report a source; read from when until when to count; print the number of bytes."""
     with socket.create_server((address, 0)) as server:
         print(server.getsockname()[1], flush=True)
         connection, _ = server.accept()
@@ -94,7 +96,7 @@ def _source(address: str, port: int) -> None:
             while True:
                 connection.sendall(piece)
         except OSError:
-            return  # the sink has seen enough
+            return  # the sink has counted enough
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Find what dead emulations left: everything that one makes bears its process's number."""
+"""Remove what dead emulations left. All their names contain the process id of the emulation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = re.compile(r"peacefs-emulation-(\d+)-")
 
 
 def own_name(what: str) -> str:
-    """Return a name for something of this process."""
+    """Return a name for something that belongs to this process."""
     return f"peacefs-emulation-{os.getpid()}-{what}"
 
 
@@ -30,14 +30,14 @@ def remove_leftovers(memory: Path) -> None:
 
 
 def remove_own_namespaces() -> None:
-    """All of this process, however far their making has come."""
+    """Remove all namespaces of this process, even if it has made only some of them."""
     for namespace in _namespaces():
         if namespace.startswith(own_name("")):
             remove_namespace(namespace)
 
 
 def remove_namespace(name: str) -> None:
-    """With the cables that end in it; that it is gone already is fine."""
+    """Remove a namespace with its cables. Succeeds if it does not exist."""
     subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 

@@ -17,10 +17,10 @@ from typing import Self
 
 from . import leftovers
 
-#: Bytes on the cable for each that arrives: headers of Ethernet, IP and TCP in packets of 1500 bytes.
+#: Bytes on the cable per byte received: headers of Ethernet, IP and TCP with packets of 1500 bytes.
 _WIRE_OVERHEAD = 1.04
 
-#: Buffers of sockets, about as large a part of the scaled chunks as usual ones are of real chunks.
+#: Socket buffers, as large relative to the scaled chunks as usual buffers are to real chunks.
 _SOCKET_BUFFER_BYTES = 131_072
 
 COORDINATOR_ADDRESS = "10.78.0.1"
@@ -36,16 +36,18 @@ class Host:
     namespace: str
 
     def inside(self) -> list[str]:
-        """Return the words with which to begin a command that is to run on this host."""
+        """Return the words that precede a command to run it on this host."""
         return ["ip", "netns", "exec", self.namespace]
 
 
 class CannotEmulate(Exception):
-    """This machine, or who runs this, cannot make network namespaces."""
+    """This machine or this user cannot make network namespaces."""
 
 
 class EmulatedNetwork:
-    """Use as a context manager. `racks` are numbers of hosts; rates are bytes a second that arrive, each way."""
+    """Racks of hosts, as a context manager. `racks` are numbers of hosts; rates are received bytes per second,
+    each way.
+    """
 
     def __init__(
         self, racks: Sequence[int], host_bytes_s: float, between_bytes_s: float, congestion: str = "reno"
@@ -163,6 +165,6 @@ def _run(command: list[str], text: str = "") -> None:
 
 
 def memory_directory() -> Path:
-    """Return a directory in memory, so that only what is slow on purpose is slow."""
+    """Return a directory in memory, so that only the emulated disks are slow."""
     shared = Path("/dev/shm")
     return shared if shared.is_dir() else Path("/tmp")

@@ -22,7 +22,7 @@ class WriteOrder(msgspec.Struct, frozen=True, tag="write"):
 
 
 class UploadOrder(msgspec.Struct, frozen=True, tag="upload"):
-    """A file of so many bytes, to be written over WebHDFS as stock clients do, from `at_s` on."""
+    """Write a file of this size over WebHDFS, as stock clients do, from `at_s` on."""
 
     path: str
     length: int
@@ -32,7 +32,7 @@ class UploadOrder(msgspec.Struct, frozen=True, tag="upload"):
 
 
 class DeleteOrder(msgspec.Struct, frozen=True, tag="delete"):
-    """A tree that is not wanted any more."""
+    """Delete a tree."""
 
     path: str
 
@@ -44,18 +44,18 @@ class PolicyOrder(msgspec.Struct, frozen=True, tag="policy"):
 
 
 class Changed(msgspec.Struct, frozen=True, tag="changed"):
-    """It is so."""
+    """The policy has changed."""
 
 
 class MeasureOrder(msgspec.Struct, frozen=True, tag="measure"):
-    """Measure what this datanode's disk takes in, for so long with each number of streams."""
+    """Measure the write rate of this datanode's disk, for a given time with each number of streams."""
 
     datanode: str
     seconds: float
 
 
 class MeasureLinkOrder(msgspec.Struct, frozen=True, tag="measure-link"):
-    """Measure what crosses between these datanodes and those, each way, for as long as `calibrate` does."""
+    """Measure the rate between two groups of datanodes, each way, for as long as `calibrate` does."""
 
     one: list[str]
     other: list[str]
@@ -63,19 +63,19 @@ class MeasureLinkOrder(msgspec.Struct, frozen=True, tag="measure-link"):
 
 
 class LinkMeasured(msgspec.Struct, frozen=True, tag="link-measured"):
-    """Bytes a second, each way."""
+    """Bytes per second, each way."""
 
     bytes_s: float
 
 
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
-    """Bytes a second, by the number of streams."""
+    """Bytes per second, by number of streams."""
 
     disk: list[tuple[int, float]]
 
 
 class Written(msgspec.Struct, frozen=True, tag="written"):
-    """When a set was asked for, first granted and done, by the machine's monotonic clock."""
+    """When a set was requested, first granted and completed, by the machine's monotonic clock."""
 
     asked_s: float
     granted_s: float
@@ -89,15 +89,15 @@ class Uploaded(msgspec.Struct, frozen=True, tag="uploaded"):
 
 
 class Deleted(msgspec.Struct, frozen=True, tag="deleted"):
-    """It is gone."""
+    """The tree is deleted."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The first word, before any order."""
+    """The first message, before any order."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """Why it could not be done."""
+    """The order failed; this is the reason."""
 
     message: str
 

@@ -1,7 +1,7 @@
-"""The cluster of section 6.2 at a fraction of its rates and sizes.
+"""The cluster of section 6.2, scaled down in rates and sizes.
 
-Everything that takes its time, links and disks, is slower by one factor, and chunks are smaller by another; so
-times shrink by their ratio, and are given back as seconds of the paper's cluster.
+Links and disks are slower by one factor, and chunks are smaller by another. So times shrink by the ratio of the
+two, and results are converted back to seconds of the paper's cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINK_BYTES_S = 125.0 * MB
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Fractions of the paper's rates and of its chunks."""
+    """Factors for the paper's rates and chunk sizes."""
 
     rates: float = 0.1
     chunks: float = 0.05
@@ -37,28 +37,28 @@ class Scale:
 
     @property
     def client(self) -> RateCurve:
-        """A client that is no limit: its network card is."""
+        """Return a client that is limited only by its network card."""
         return RateCurve(((1, self.link_bytes_s),))
 
     @property
     def chunk_bytes(self) -> int:
-        """Whole blocks."""
+        """Return the scaled chunk size, in whole blocks."""
         return max(1, round(CHUNK_BYTES * self.chunks / checksum_block_bytes)) * checksum_block_bytes
 
     def chunks_of(self, mb: int) -> int:
         return mb * MB // CHUNK_BYTES
 
     def paper_s(self, seconds: float) -> float:
-        """Seconds of the paper's cluster for seconds of this one."""
+        """Convert seconds of this cluster to seconds of the paper's."""
         return seconds * self.rates * CHUNK_BYTES / self.chunk_bytes
 
     def emulated_s(self, seconds: float) -> float:
-        """Seconds of this cluster for seconds of the paper's."""
+        """Convert seconds of the paper's cluster to seconds of this one."""
         return seconds / self.paper_s(1.0)
 
 
 def described(hosts: Sequence[Host], scale: Scale, name: Callable[[Host], str]) -> Topology:
-    """Both racks, one link between them. Servers are called as `name` says."""
+    """Return both racks and the link between them. `name` gives the servers' names."""
     first, *others = dict.fromkeys(host.rack for host in hosts)
     return Topology(
         switches=(first, *others),

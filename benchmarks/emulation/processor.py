@@ -1,4 +1,4 @@
-"""Measure how busy the machine was, and with what: whether the processor was the limit."""
+"""Measure how busy the processors were, and with what, to see whether they were the limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 class ProcessorUse:
-    """From its making on. Processes that end meanwhile are not counted."""
+    """Measures processor use from its creation on. Processes that end meanwhile are not counted."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self._pids = list(pids)
@@ -20,8 +20,8 @@ class ProcessorUse:
         self._begun_s = time.monotonic()
 
     def shares(self) -> tuple[float, float]:
-        """Return the shares of all cores used by these processes, and by everything with the kernel's work on
-        links.
+        """Return the share of all cores used by these processes, and by everything including the kernel's network
+        work.
         """
         available_s = (time.monotonic() - self._begun_s) * (os.cpu_count() or 1)
         own_s = self._of_processes_s() - self._before_s
@@ -40,6 +40,6 @@ def _used_s(pid: int) -> float:
 
 
 def _busy_s() -> float:
-    """Everything but idling and waiting for disks."""
+    """Return all processor time except idling and waiting for disks."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / _TICKS_S

@@ -1,4 +1,4 @@
-"""Writes one set of chunks of an order, and tells when."""
+"""Writes one write set of an order, and reports when."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .orders import WriteOrder
 
 
 class SetWriter:
-    """Chunks of one file, several at once, each when it is granted."""
+    """Writes chunks of one file, several at once, each after its grant."""
 
     def __init__(self, driver: ThreadDriver, order: WriteOrder, grants: GrantedSet, piece: bytes) -> None:
         self._driver = driver
@@ -28,7 +28,7 @@ class SetWriter:
         self._lock = threading.Lock()
         self._written: dict[int, WrittenChunk] = {}
         self._error: PeacefsError | None = None
-        #: When the first grant came.
+        #: Time of the first grant.
         self.granted_s = inf
 
     def run(self) -> list[WrittenChunk]:

@@ -1,6 +1,6 @@
-"""Run a datanode whose disk is as slow as a curve says: `slow_datanode --disk=1=30e6,2=45e6 ...`.
+"""Run a datanode whose disk is limited by a curve: `slow_datanode --disk=1=30e6,2=45e6 ...`.
 
-It takes the options of `peacefs datanode` that experiments need, and announces itself as that does.
+It takes the options of `peacefs datanode` that experiments need, and announces itself in the same way.
 """
 
 from __future__ import annotations

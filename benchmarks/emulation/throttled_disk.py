@@ -1,8 +1,8 @@
-"""Slow a datanode's disk down: for experiments on one machine, whose one disk all datanodes share.
+"""Limit the rate of a datanode's disk, for experiments on one machine, whose disk all datanodes share.
 
-Chunks are taken in at a rate that depends on how many come in at once, as on a real disk with one arm. A writer
-waits before its bytes are stored, so that its sender, and all before it in the pipeline, wait as well. Reading
-costs nothing here. `slow_datanode` runs a datanode with it.
+Chunks are received at a rate that depends on their number, as on a real disk with one arm. A writer waits before
+its bytes are stored, so its sender and all earlier hops wait, too. Reads are not limited. `slow_datanode` runs a
+datanode with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peacefs.protocol.messages import Replica
 from peacefs.runtime import effects as fx
 from peacefs.topology.rate_curve import RateCurve
 
-#: Time left unused shortly before may be used at once: a writer that is a little late does not idle the disk.
+#: Unused time of the recent past may be used at once, so that a slightly late writer does not idle the disk.
 _BURST_S = 0.01
 
 
@@ -41,9 +41,7 @@ def parse_curve(text: str) -> RateCurve:
 
 
 class DiskArm:
-    """Give users of a disk turns, one after the other, each at the rate for their number. Thread-safe; does not
-    wait itself.
-    """
+    """Gives users of a disk turns at the rate for their number. Thread-safe; does not wait itself."""
 
     def __init__(self, curve: RateCurve) -> None:
         self._curve = curve
@@ -60,12 +58,12 @@ class DiskArm:
             self._streams.add(stream)
 
     def end(self, stream: object) -> None:
-        """End a stream; one that has ended already is passed over."""
+        """End a stream. Does nothing if it has ended already."""
         with self._lock:
             self._streams.discard(stream)
 
     def reserve(self, now_s: float, size: int) -> float:
-        """Return when `size` more bytes of a begun stream are on the disk."""
+        """Return the time at which `size` more bytes of a stream are on the disk."""
         with self._lock:
             rate = self._curve.rate(max(1, len(self._streams)))
             self._busy_until_s = max(self._busy_until_s, now_s - _BURST_S) + size / rate
@@ -73,7 +71,7 @@ class DiskArm:
 
 
 class EmulatedDisk:
-    """Takes chunks in for a store, no faster than the arm allows. The promises are those of the store."""
+    """Stores chunks no faster than the arm allows, with the store's guarantees."""
 
     def __init__(self, store: ChunkIntake, arm: DiskArm) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Ways of writing that take turns on one emulated cluster: every way gets every load, the same for all."""
+"""Run ways of writing in turns on one emulated cluster. Every way gets the same loads."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ L = TypeVar("L")
 
 
 class Turns(ABC, Generic[L]):
-    """The simulation has the rates that are measured when this is made."""
+    """Runs all ways in turns. The simulation uses rates that are measured at creation."""
 
     def __init__(self, emulated: Emulation, ways: Sequence[Way]) -> None:
         self.scale = emulated.scale
         self.hosts = [host.name for host in emulated.cluster.network.hosts]
         self.contest = Contest(emulated)
-        #: The conditions of the figures; complete after `emulate`.
+        #: Conditions of the figures; complete after `emulate`.
         self.conditions = f"{emulated.conditions}; seconds of the paper's cluster"
         self._pids = emulated.cluster.pids
         self._ways = ways
 
     @abstractmethod
     def arrivals(self, load: L, seed: int) -> list[Arrival]:
-        """Return the write sets of a load. Writers are named like hosts."""
+        """Return the write sets of a load. Hosts are the writers."""
 
     def emulate(self, runs: Mapping[L, int], *, kept: bool = True) -> dict[tuple[L, Way], list[list[SetTimes]]]:
-        """Return the times of each way, for a number of seeds per load. Another way begins each time.
+        """Return the times of each way, for several seeds per load. A different way begins each time.
 
         `kept` is as in `Contest`.
         """
@@ -52,5 +52,5 @@ class Turns(ABC, Generic[L]):
         return found
 
     def simulate(self, load: L, way: Way, seed: int, draw: int) -> list[SetTimes]:
-        """Return the times in the model. `draw` is the policy's seed."""
+        """Return the simulated times. `draw` is the policy's seed."""
         return self.contest.simulate(way, self.arrivals(load, seed), draw)

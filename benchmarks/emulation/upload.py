@@ -1,4 +1,4 @@
-"""Writes a file as clients of stock Hadoop do: WebHDFS in two steps, the data in pieces of unknown number."""
+"""Write a file as stock Hadoop clients do: WebHDFS in two steps, with a chunked body."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT_S = 300.0
 
 
 def upload(coordinator: str, order: UploadOrder, user: str, piece: bytes) -> None:
-    """Return when the body is acknowledged. Raises RuntimeError for any other answer, OSError."""
+    """Upload a file; return when it was acknowledged. Raises RuntimeError for any other answer, OSError."""
     asked = {
         "op": "CREATE",
         "user.name": user,

@@ -12,13 +12,13 @@ from peacefs.peace.policies.random import RandomPolicy
 from peacefs.peace.simulator.comparison import paper_policy
 from peacefs.topology.model import Topology
 
-#: Chunks that a writer has in flight where no policy says when.
+#: Chunks in flight per writer if no policy limits them.
 PARALLEL = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A policy, and whether a writer's own node holds its first replica (HDFS) or none (footnote 6)."""
+    """A policy, and whether the writer's node holds the first replica (HDFS) or no replica (footnote 6)."""
 
     name: str
     policy: str
@@ -43,5 +43,5 @@ WAYS = (
     Way("express", "express", True, ExpressPolicy),
 )
 
-#: The way that the others are compared with.
+#: The way with which the others are compared.
 BASELINE = WAYS[1]

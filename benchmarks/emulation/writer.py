@@ -142,7 +142,7 @@ def _at_once(answer: Answer) -> Future[Answer]:
 def _obey(writer: Writer, order: Order, answer: Future[Answer]) -> None:
     try:
         answer.set_result(writer.obey(order))
-    except Exception as error:  # whatever it is, the benchmark has to hear of it
+    except Exception as error:  # report every error to the benchmark
         answer.set_result(Failed(f"{type(error).__name__}: {error}"))
 
 

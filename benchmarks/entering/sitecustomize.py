@@ -1,7 +1,7 @@
-"""Records when functions of the product are entered, in any process that finds this on its path at its start.
+"""Record when functions of the product are entered, in any process with this directory on its path.
 
-Python imports a module of this name before all others. What was recorded is written when the process ends, to the
-directory that the environment names.
+Python imports a module of this name at start-up. The record is written when the process ends, to the directory
+that the environment names.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Recorder:
             times.append(now)
 
     def _name(self, file: str, function: str, flags: int) -> str | None:
-        """None for what is no product's, and for bodies of modules and classes, which an import runs."""
+        """Return the function's name; None for other code, and for bodies of modules and classes, which an import
+        runs.
+        """
         file = os.path.realpath(file)
         if not file.startswith(self._roots) or not flags & inspect.CO_OPTIMIZED:
             return None

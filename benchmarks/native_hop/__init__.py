@@ -26,7 +26,7 @@ _BUILT_WITHIN_S = 60
 
 
 class _Turn(NamedTuple):
-    """One turn of both: chunks a second, and the processor time of one in ms by who took it."""
+    """One turn of both: chunks per second, and processor time per chunk in ms, by process."""
 
     ours: float
     bare: float

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 _ITEMS = 100_000
 _WINDOW = 10
-#: Rows a second of the experiments with a crash: some that two cores bear beside the log.
+#: Rows per second in experiments with a crash: a rate that two cores sustain besides the log.
 _RATE = 250_000
-#: Figure 6 of the paper by Q / open windows: extent in tuples, seconds to load, MB that are replayed, as its text
-#: tells them; Figure 7 by U.
+#: Figure 6 of the paper, by Q / open windows: extent in tuples, seconds to load, MB to replay, as its text gives
+#: them; Figure 7 by U.
 _PAPER_Q = {
     1: "120,000; 3.5 s; 25 MB",
     2: "180,000; 5 s; 50 MB",
@@ -89,7 +89,7 @@ def _figure_5(seconds: float, rounds: int) -> None:
         }
         found: dict[str, list[Totals]] = {way: [] for way in ways}
         for _ in range(rounds):
-            # By turns, so that a busy moment of the machine meets all of them.
+            # Take turns, so that a busy moment of the machine affects all alike.
             for way, (technique, persist) in ways.items():
                 found[way].append(_play(network, technique, batches, seconds, persist=persist))
         base = found["amnesia"]
@@ -136,7 +136,7 @@ def _median(totals: Sequence[Totals], by: str) -> float:
 def _crash(
     title: str, choice: WindowChoice, seconds: float, *, items: int = _ITEMS, paper: str = ""
 ) -> dict[str, Any]:
-    """Process rows for a while, forget the unit, and recover it."""
+    """Process rows for a while, drop the unit, and recover it."""
     network, batches = prices(_WINDOW), sales(items, 2_000_000)
     technique = CEC(choice, interval_s=0.005, period_s=0.1)
     with tempfile.TemporaryDirectory() as name:
@@ -169,18 +169,18 @@ def _crash(
 
 
 def _replay(driven: DrivenUnit, batches: Sequence[Any], begin: int, end: int) -> float:
-    """Offer again what was offered: batches come in the same order, from the first."""
+    """Offer the same rows again: batches come in the same order, from the first."""
     begun = time.perf_counter()
     for at in range(begin // BATCH_ROWS, -(-end // BATCH_ROWS)):
         driven.offer(at * BATCH_ROWS + 1, batches[at % len(batches)])
     return time.perf_counter() - begun
 
 
-# -- what the paper has no figure for -------------------------------------------------------------------------
+# -- without a figure in the paper ----------------------------------------------------------------------------
 
 
 def _loads_and_choices(seconds: float, *, quick: bool) -> None:
-    """Measure loads of extents that differ by the number of items, and all ways to choose windows."""
+    """Measure loads with different numbers of items, and all ways to choose windows."""
     loads = [
         _crash(f"{items:,} items", OpenOnly(), max(seconds, items * _WINDOW / _RATE), items=items)
         for items in ((12_500, 100_000) if quick else (12_500, 25_000, 50_000, 100_000, 200_000, 400_000))
@@ -203,7 +203,7 @@ def _loads_and_choices(seconds: float, *, quick: bool) -> None:
 
 
 def _figures_8_and_9(seconds: float, periods_ms: Sequence[int]) -> None:
-    """Run as fast as it goes, with a target that always wants checks."""
+    """Run at full speed, with a target that always triggers checks."""
     network, batches = prices(_WINDOW), sales(_ITEMS, 2_000_000)
     rows: list[dict[str, Any]] = []
     lines: dict[str, Sequence[tuple[float, float]]] = {}
@@ -264,7 +264,7 @@ def _draw_recoveries(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _recoveries(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Four pictures for Q on the left and U on the right, as in the paper."""
+    """Draw four pictures, with Q on the left and U on the right, as in the paper."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 9.0), layout="constrained")

@@ -1,7 +1,7 @@
-"""A unit under continuous eventual checkpointing, driven by hand: what CEC's figures measure is inside of it.
+"""A unit under continuous eventual checkpointing, driven by hand, because CEC's figures measure its inside.
 
-One process: batches of rows go into the unit, its log is a directory, written by a thread. A crash forgets the
-unit; what is measured then is the load of its log and the replay, by a unit that begins anew.
+One process: batches of rows go into the unit, and a thread writes its log to a directory. After a crash, which
+drops the unit, a new unit loads the log and replays; this is measured.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ from peacefs.dataflow.unit_state.interface import StateCapture
 from peacefs.dataflow.window_checkpoints.windowed_state import WindowedState
 from peacefs.state.checkpoints.outcome import RunningCheckpoint
 
-#: As in the paper: an item, its price, when it was bought.
+#: As in the paper: an item, its price, the time of purchase.
 SCHEMA = pa.schema([("item_id", pa.int64()), ("item_time", TIME), ("item_price", pa.int64())])
 BATCH_ROWS = 8192
-#: The size of a tuple of the paper, by which its bytes of replay compare with rows.
+#: The size of a tuple in the paper, to convert its replayed bytes to rows.
 PAPER_TUPLE_BYTES = 100
 
 
 def prices(window_rows: int) -> Network:
-    """Average price and number of items, over windows of rows of an item; and when each window was opened."""
+    """Average the prices and count the items over windows of an item's rows; give also when each window was
+    opened.
+    """
     query = Query("prices")
     windows = query.source("sales", SCHEMA, time="item_time").key_by("item_id").count_window(window_rows)
     windows.aggregate(F.mean("item_price"), F.min("item_time").alias("opened")).sink("prices")
@@ -50,7 +52,7 @@ def prices(window_rows: int) -> Network:
 
 
 def sales(items: int, count: int, seed: int = 1) -> list[pa.RecordBatch]:
-    """Rows of items chosen at random; their time is filled in when they are offered."""
+    """Return rows of random items. Their time is filled in when they are offered."""
     random = np.random.default_rng(seed)
     made = []
     for _ in range(max(count // BATCH_ROWS, 1)):
@@ -73,11 +75,11 @@ class Totals:
     commits: int = 0
     seconds: float = 0.0
     processor_s: float = 0.0
-    #: The longest time for which a commit held the unit up.
+    #: The longest time for which a commit delayed the unit.
     pause_s: float = 0.0
-    #: (seconds from the start, from the opening of a window to its closure), of each batch of results
+    #: (seconds from the start, seconds from the opening of a window to its closure), for each batch of results
     responses: list[tuple[float, float]] = field(default_factory=list)
-    #: (seconds from the start, extent in tuples) at each commit
+    #: (seconds from the start, extent in tuples), at each commit
     extents: list[tuple[float, int]] = field(default_factory=list)
 
 
@@ -102,7 +104,7 @@ class DrivenUnit:
         persist: bool = True,
         commit_s: float = 0.05,
     ) -> None:
-        """`persist`: False to make the records of commits and write none."""
+        """Without `persist`, make the records of commits but do not write them."""
         self._network, self._technique = network, technique
         self._plan = network.units[0]
         self._commit_s = commit_s
@@ -121,14 +123,14 @@ class DrivenUnit:
             UnitStart(incarnation),
             BufferBounds(1 << 30, 1 << 30, 1 << 40),
         )
-        #: Seconds for reading the log and putting it into the operator.
+        #: Seconds to read the log and load it into the operator.
         self.load_s = time.perf_counter() - begun
         self.load_processor_s = time.process_time() - processor
         self._input = self.unit.inputs["sales"]
         self._subscription = self._subscribe()
         (self._output,) = self.unit.outputs.values()
         self._consumer = network.consumers[self._output.stream][0]
-        # Without a consumer that is connected, Amnesia drops what is made for it.
+        # Without a connected consumer, Amnesia drops the output.
         connection = Subscription(self._consumer, 1, 1)
         self._output.subscribe("sink", Subscribe(self._output.stream, connection, incarnation, OLDEST, 1 << 60))
         self._capture: tuple[StateCapture, RunningCheckpoint] | None = None
@@ -149,14 +151,14 @@ class DrivenUnit:
         return asked.subscription
 
     def offer(self, first: int, rows: pa.RecordBatch) -> None:
-        """Process a batch, and take what it gives as a sink does."""
+        """Process a batch, and take the output like a sink."""
         self._input.accept(Data("sales", self._subscription, Batch(first, rows)))  # type: ignore[arg-type]
         self.unit.process_all()
         self._take()
         self.totals.rows += rows.num_rows
 
     def play(self, batches: Iterator[pa.RecordBatch], seconds: float, rows_per_s: float | None = None) -> None:
-        """Process batches for a time, as fast as that goes or at a rate; commit whenever it is time to."""
+        """Process batches for a given time, at full speed or at a rate, with commits at their intervals."""
         begun, processor = time.perf_counter(), time.process_time()
         offered = self._input.processed.number
         start = offered
@@ -175,13 +177,13 @@ class DrivenUnit:
         self.totals.processor_s += time.process_time() - processor
 
     def finish(self) -> None:
-        """Wait for the commit that is being written."""
+        """Wait for the running commit."""
         if self._capture is not None:
             self._capture[1].result()
             self._capture = None
         self._threads.shutdown()
 
-    # -- inside ---------------------------------------------------------------------------------------
+    # -- internal ---------------------------------------------------------------------------------------
 
     def _take(self) -> None:
         produced = self._output.buffer.produced

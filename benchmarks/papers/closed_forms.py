@@ -11,17 +11,17 @@ from peacefs.dataflow.advice.closed_forms import UnitLoad, trimming_share, upstr
 
 
 def passive_standby_repeated_rows(load: UnitLoad) -> float:
-    """Delta = M lambda_out (5.1): rows of outputs that come again."""
+    """Delta = M lambda_out (5.1): the repeated rows of the output."""
     return load.interval_s * load.rate_out
 
 
 def upstream_backup_repeated_rows(load: UnitLoad) -> float:
-    """Delta = Q times the selectivity, without the rows that only make the state (5.2)."""
+    """Delta = Q times the selectivity, without the rows that only rebuild the state (5.2)."""
     return (upstream_backup_replayed_rows(load) - load.state_rows) * load.selectivity
 
 
 def passive_standby_bandwidth(load: UnitLoad) -> float:
-    """f1(1/M, C): copies of new rows in state and outputs with a position for each queue, and acknowledgements."""
+    """f1(1/M, C): copies of state and output rows, with a position per queue, and acknowledgements."""
     rows = load.state_rows_per_row + load.selectivity
     positions = load.number_bytes * (load.inputs + load.outputs) / (load.interval_s * load.rate * load.row_bytes)
     return rows + positions + trimming_share(load, 1)
@@ -41,8 +41,8 @@ def pair_mttf_s(node_mttf_s: float, repair_s: float) -> float:
 def cluster_pairs_mttf_s(nodes: int, node_mttf_s: float, repair_s: float, *, all_at_once: bool = True) -> float:
     """4 MTTF^2 / (N^2 MTTR): two copies of a whole dataflow, each on half of the nodes (Flux 4.2).
 
-    A copy is lost with any of its nodes. Its nodes are repaired at the same time, while the query stands still, or
-    one after the other, which takes N / 2 times as long.
+    A copy is lost with any of its nodes. This assumes that its nodes are repaired at the same time, while the
+    query stands still; one after the other takes N / 2 times as long.
     """
     copy_repair_s = repair_s if all_at_once else repair_s * nodes / 2
     return pair_mttf_s(2 * node_mttf_s / nodes, copy_repair_s)
@@ -51,6 +51,6 @@ def cluster_pairs_mttf_s(nodes: int, node_mttf_s: float, repair_s: float, *, all
 def partition_pairs_mttf_s(nodes: int, node_mttf_s: float, repair_s: float, *, chained: bool = False) -> float:
     """2 MTTF^2 / (N MTTR): a pair for each part, on N / 2 pairs of nodes (Flux 4.2 and 5).
 
-    In a chain each node is in two pairs, so that there are N of them: half as long.
+    In a chain each node belongs to two pairs, so there are N pairs, and the time is half as long.
     """
     return pair_mttf_s(node_mttf_s, repair_s) / (nodes if chained else nodes / 2)

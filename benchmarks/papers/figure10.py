@@ -31,28 +31,28 @@ from peacefs.peace.simulator.simulate import Arrival
 
 _HOSTS = 17
 
-#: Emulation and simulation are to tell policies apart alike, within a quarter.
+#: Emulation and simulation should agree on the ratio of two policies, within a quarter.
 _AGREE = 1.25
 
-#: Placement draws lots. The simulator plays each run so many times over, and of small sets there are more runs:
-#: else the ratios would be luck's (8 sets of two chunks take a sixth more or less from draw to draw).
+#: Placement is random. The simulator repeats each run so often, and small sets have more runs. Otherwise chance
+#: would determine the ratios: 8 sets of two chunks vary by a sixth.
 _SIMULATED_PER_RUN = 10
 _RUNS = {128: 12, 256: 6, 512: 4}
 
-#: The paper's figures for 16 writers and 512 MB (section 1): the mean of a checkpoint, and all of them.
+#: The paper's figures for 16 writers and 512 MB (section 1): the mean time of a checkpoint, and the time of all.
 _PAPER_SAYS = {BASELINE.name: ("45", "55"), "paper": ("< 20", "75")}
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A group of Figure 10's bars."""
+    """A group of bars in Figure 10."""
 
     writers: int
     mb: int
 
     @classmethod
     def parse(cls, text: str) -> Cell:
-        """Writers and MB, as `16x256`. Raises SystemExit."""
+        """Parse writers and MB, such as `16x256`. Raises SystemExit."""
         writers, _x, mb = text.partition("x")
         if not (writers.isdecimal() and 0 < int(writers) <= _HOSTS and mb in map(str, _RUNS)):
             raise SystemExit(
@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run of a cell, in seconds of the paper's cluster: two means over sets, and the last set's end."""
+    """The times of one run in seconds of the paper's cluster: two means over sets, and the end of the last set."""
 
     from_request_s: float
     span_s: float

@@ -1,10 +1,11 @@
-"""Flux's Figure 8: rows a second of producers while a node is killed and its halves are brought back.
+"""Flux's Figure 8: rows per second of producers while a node is killed and its halves are restored.
 
-Session ends with a user are partitioned by session, stamped with a duration, and sent on by user to a second
-stage, which keeps the longest duration of each user. Four nodes in a chain and a standby node; the fourth is
-killed. The first stage is brought back some seconds after, the second one as many later. Drawn are the rows that
-halves of the first stage send to the second: of the one that dies, of one that loses its other half, of one that
-loses nothing, and of those on the standby node. What comes out is compared with what has to.
+Session ends with a user are partitioned by session, stamped with a duration, and sent by user to a second stage,
+which keeps the longest duration of each user. There are four nodes in a chain and a standby node; the fourth is
+killed. The first stage is restored some seconds later, the second stage after as many seconds more. The picture
+shows the rows that halves of the first stage send to the second: of the half that dies, of the half that loses its
+partner, of an unaffected half, and of the halves on the standby node. The output is compared with the expected
+output.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
 _PARTS = 4
 _USERS = 10_000
 _BATCH_ROWS = 1000
-#: Every so many users' rows come out.
+#: Rows of every nth user are output.
 _SHOWN = 128
 _EVERY_S = 0.5
 _VICTIM = "node-4"
 _SCHEMA = pa.schema([("at", TIME), ("session", pa.int64()), ("user", pa.int64())])
 _DURATIONS = {"at": "timestamp", "user": "int64", "duration": "int64"}
-#: Halves of parts of the first stage, by what happens to them: node, and part.
+#: Halves of partitions of the first stage, by what happens to them: node and partition.
 _DRAWN = {
     "dead": (_VICTIM, 3),
     "loaded, loses its other half": ("node-3", 2),
@@ -81,7 +82,9 @@ def main(*, quick: bool = False) -> None:
 
 
 def observe(wait_s: float, *, seconds: float, rate: int) -> tuple[dict[str, _Line], list[tuple[float, str]], bool]:
-    """Run the query, kill a node, and return rates, when pairs were whole again, and whether rows are right."""
+    """Run the query and kill a node. Return rates, times when pairs were complete again, and whether rows are
+    right.
+    """
     placed, begun = threading.Event(), [0.0]
     fed: list[pa.RecordBatch] = []
     out: list[pa.RecordBatch] = []
@@ -133,7 +136,7 @@ def sessions() -> Network:
 
 
 def _stamp(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
-    """Give each row a duration, leave the session out, and keep 100 KB."""
+    """Add a duration to each row, drop the session, and keep 100 KB of state."""
     sessions = rows.column("session").to_numpy()
     durations = (sessions * 7919) % 3600
     state.aggregate(sessions % 6000, {"last": ("put", durations)})
@@ -143,13 +146,13 @@ def _stamp(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
 
 
 def _longest(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
-    """Keep the longest duration of each user, and give the rows of some users as they are."""
+    """Keep the longest duration of each user, and pass on the rows of some users."""
     state.aggregate(rows.column("user").to_numpy(), {"longest": ("max", rows.column("duration").to_numpy())})
     return rows.filter(pa.array(rows.column("user").to_numpy() % _SHOWN == 0))
 
 
 def _session_ends(number: int) -> pa.RecordBatch:
-    """Return the rows of a batch. Their times are their numbers, so that each row is another."""
+    """Return the rows of a batch. Their times are their numbers, so all rows differ."""
     chance = np.random.default_rng(number)
     first = number * _BATCH_ROWS
     numbers = np.arange(first, first + _BATCH_ROWS)
@@ -174,7 +177,7 @@ def _found(out: list[pa.RecordBatch]) -> list[tuple[int, int, int]]:
 
 
 def _rates(samples: list[tuple[float, dict[tuple[str, str], int]]]) -> dict[str, _Line]:
-    """Return rows a second of each half, from counts of the streams that it sends."""
+    """Return rows per second of each half, from counts of the streams that it sends."""
     lines: dict[str, _Line] = {name: [] for name in _DRAWN}
     for (before_s, before), (now_s, now) in itertools.pairwise(samples):
         for name, (node, part) in _DRAWN.items():

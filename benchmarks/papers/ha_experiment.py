@@ -1,7 +1,7 @@
-"""One cell of HA's section 7: a unit under a technique, run several times until it has recovered from a failure.
+"""One cell of HA's section 7: a unit with a technique, run several times through a failure and its recovery.
 
-Three units on nodes of their own, as in HA's Figure 1: the second fails, the first and the third pass rows on.
-Nodes for standbys and for recovery are there, too. By default the unit is HA's aggregate, of its Table 5.
+Three units run on nodes of their own, as in HA's Figure 1: the second unit fails, the first and the third pass
+rows on. There are nodes for standbys and for recovery, too. By default the unit is HA's aggregate, of its Table 5.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Kind = Literal["filter", "aggregate", "union"]
 
 _UNIT = "second"
 _NODES = 7
-#: A guard acts at the first tick after its interval; half a tick less makes that the interval itself.
+#: A guard acts at the first tick after its interval. Half a tick less makes that exactly the interval.
 _TICK_S = 0.005
-#: Placement, subscriptions and the rows that waited for them are over by then.
+#: Placement, subscriptions and the rows that waited for them are done by then.
 _BEGUN_S = 0.2
 _BOUNDS = Bounds(page_bytes=8192, state_bytes_max=256 * MIB)
 _SCHEMA = pa.schema([("at", TIME), ("value", pa.int64())])
@@ -43,17 +43,17 @@ _SCHEMA = pa.schema([("at", TIME), ("value", pa.int64())])
 
 @dataclass(frozen=True)
 class Setup(HAParameters):
-    """The operators of the unit that fails, its load and surroundings."""
+    """The operators of the failing unit, its load and environment."""
 
     kind: Kind = "aggregate"
-    #: Aggregates in a chain.
+    #: Number of aggregates in a chain.
     operators: int = 1
-    #: Rows of the unit's input, as the time that these take.
+    #: Number of the unit's input rows, as a duration.
     window: int = 100
     advance: int = 10
     filter_s: float = HA_FILTER_S
     detection_s: float = 0.25
-    #: Bytes are counted for so long at least.
+    #: Minimum time for which bytes are counted.
     counted_s: float = 0.5
 
     @property
@@ -66,14 +66,14 @@ class Setup(HAParameters):
 
     @property
     def operator_s(self) -> float:
-        """The processor time of an operator for an input row."""
+        """The processor time of an operator per input row."""
         return self.filter_s * (self.window / self.advance if self.kind == "aggregate" else 1.0)
 
     @property
     def load(self) -> UnitLoad:
-        """The same for the closed forms. After the first aggregate rows come at its output rate."""
+        """The load for the closed forms. After the first aggregate, rows come at its output rate."""
         aggregates = self.kind == "aggregate"
-        # Rows that each operator is given for a row of the unit's input.
+        # Rows that each operator receives per input row of the unit.
         share = 1 / self.advance if aggregates else 1.0
         given = [1.0, *(share for _ in range(self.operators - 1))]
         kept = sum(given) if aggregates else 0.0
@@ -83,7 +83,7 @@ class Setup(HAParameters):
             selectivity=share,
             processing_s=sum(given) * self.operator_s,
             state_rows=float(self.window * self.operators) if aggregates else 0.0,
-            # Queues between the operators count as their states do.
+            # Queues between operators count like operators' states.
             state_rows_per_row=kept + sum(given[1:]),
             inputs=self.sources,
         )
@@ -131,15 +131,15 @@ class Measured:
 
     recovery_s: float
     recovery_deviation_s: float
-    #: Bytes for recovery as a share of the bytes of the unit's input.
+    #: Bytes for recovery, as a share of the unit's input bytes.
     bandwidth: float
-    #: The same if copies of state count with the bytes of their pages.
+    #: The same, but copies of state count with all bytes of their pages.
     bandwidth_of_pages: float
     runs: int
 
 
 def measure(setup: Setup, technique: Callable[[float], Technique], runs: int) -> Measured:
-    """Run a cell under the seeds from 1 on. `technique` makes one for an interval, in seconds."""
+    """Run a cell with the seeds from 1 on. `technique` makes a technique for an interval in seconds."""
     found = [_run(setup, technique(setup.interval_s - _TICK_S / 2), seed) for seed in range(1, runs + 1)]
     recoveries = [recovery_s for recovery_s, _, _ in found]
     return Measured(
@@ -153,7 +153,7 @@ def measure(setup: Setup, technique: Callable[[float], Technique], runs: int) ->
 
 def _run(setup: Setup, technique: Technique, seed: int) -> tuple[float, float, float]:
     counted_from_s = _BEGUN_S + setup.operators * setup.window / setup.rate + 2 * setup.interval_s
-    # The failure is anywhere in an interval, and in an advance of a window.
+    # The failure is at a random point of an interval, and of a window's advance.
     chance = random.Random(seed)
     counted_s = max(setup.counted_s, 4 * setup.interval_s) + chance.uniform(0, 0.2)
     seconds = counted_from_s + counted_s + setup.detection_s + 1.0
@@ -176,7 +176,7 @@ def _run(setup: Setup, technique: Technique, seed: int) -> tuple[float, float, f
 
 
 def _overheads(setup: Setup, outcome: Outcome) -> tuple[float, float]:
-    """Return the share of bytes for recovery, and the same with pages as they are."""
+    """Return the share of bytes for recovery, and the same with whole pages."""
     streams = setup.network().unit(_UNIT).inputs
     ordinary = extra = copies = 0
     for flow, size in outcome.bytes.items():
@@ -199,7 +199,7 @@ def _batches(rows: int, apart_us: int, first_us: int) -> list[pa.RecordBatch]:
 
 
 def _input(setup: Setup, rows: int) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
-    """Yield the batches of each source, a row each; the sources take turns."""
+    """Yield batches of one row; the sources take turns."""
     apart_us = int(1e6 / setup.rate)
     for at in range(setup.sources):
         yield f"in {at}", _batches(rows // setup.sources, setup.sources * apart_us, at * apart_us)

@@ -1,6 +1,6 @@
-"""HA's tables and figures as pictures: ours, the closed form, and the paper's numbers as far as it gives them.
+"""HA's tables and figures as pictures: our results, the closed form, and the paper's numbers where it gives them.
 
-matplotlib is an extra and is imported only here, and late.
+matplotlib is optional and imported only here, when needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def drawn(rows: Sequence[TableRow], name: str) -> Figure:
-    """Draw a figure as the paper does, recovery time against overhead, and a table as a panel for each of them."""
+    """Draw a figure as in the paper, recovery time against overhead; draw a table as one panel per technique."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.0, 4.0), layout="constrained")

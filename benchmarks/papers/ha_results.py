@@ -1,7 +1,7 @@
 """HA's Tables 6 to 8 and Figures 6 and 7 (section 7): each cell with the paper's number, ours and the closed form.
 
-Times are milliseconds and overheads percent of the unit's input, as in the paper. Of the figures only those
-numbers are given that the paper's text or tables say; they are pictures there.
+Times are milliseconds, and overheads percent of the unit's input, as in the paper. For figures, only numbers in
+the paper's text or tables are given; the others exist only as pictures.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Approach:
 
 
 def _upstream_backup(interval_s: float, *, precise: bool) -> Technique:
-    # As in the paper, a row goes once those that have received what it caused are alive.
+    # As in the paper, a row is dropped once the effects of the row have reached nodes that are alive.
     return UpstreamBackup(interval_s=interval_s, precise=precise, adjacent_failures=False)
 
 
-#: A technique is added here with its closed forms; the tables below name those that they have numbers for.
+#: Add a technique here, with its closed forms. The tables below name the techniques for which they have numbers.
 APPROACHES: Mapping[str, Approach] = {
     "upstream backup": Approach(
         partial(_upstream_backup, precise=False),
@@ -70,18 +70,18 @@ APPROACHES: Mapping[str, Approach] = {
 
 @dataclass(frozen=True)
 class TableCell:
-    #: The row of a table, or the place on a line of a figure.
+    #: The row of a table, or the position on a line of a figure.
     case: str
     approach: str
     setup: Setup
-    #: None where the paper gives no number.
+    #: None if the paper gives no number.
     paper_recovery_ms: float | None = None
     paper_bandwidth: float | None = None
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A cell that was run. Overheads are percent of the bytes of the unit's input."""
+    """A cell that was run. Overheads are percent of the unit's input bytes."""
 
     case: str
     approach: str
@@ -91,7 +91,7 @@ class TableRow:
     closed_recovery_ms: float
     paper_bandwidth: float | None
     bandwidth: float
-    #: With the pages of copies of state as they are, and not only the rows that are new in them.
+    #: With whole pages for copies of state, instead of only the new rows in them.
     bandwidth_of_pages: float
     closed_bandwidth: float
     runs: int
@@ -103,7 +103,7 @@ def run_result(name: str, runs: int = RUNS) -> list[TableRow]:
 
 
 def cells(name: str) -> list[TableCell]:
-    """Return the cells of a table or figure whose technique there is."""
+    """Return the cells of a table or figure whose technique exists here."""
     return [cell for cell in RESULTS[name]() if cell.approach in APPROACHES]
 
 
@@ -144,7 +144,7 @@ _TABLE_7 = {
     400: (111.54, 60.0, 188.5),
     500: (111.54, 63.9, 248.3),
 }
-#: Advance: the same.
+#: By advance, the same values.
 _TABLE_8 = {
     100: (102.6, 47.5, 62.6),
     50: (103.6, 47.5, 61.4),

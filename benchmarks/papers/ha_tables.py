@@ -21,7 +21,7 @@ from benchmarks.state_pictures import draw
 from .ha_pictures import drawn
 from .ha_results import RUNS, TableRow, run_result
 
-#: A cell of ours that differs more from the paper's is marked.
+#: One of our cells is marked if it differs from the paper's by more than this.
 _FAR = 0.2
 
 

@@ -40,12 +40,12 @@ _PAPER = {
     8: (105.0, 104.0, 1.29, 6.03),
     16: (110.0, 105.0, 0.63, 2.57),
 }
-#: The seconds of each round, by task and by how many do it at once.
+#: Seconds of each round, by task and number of concurrent users.
 Seconds = dict[tuple[str, int], list[float]]
 
 
 def main(*, quick: bool = False, gigabytes: float | None = None) -> None:
-    """`gigabytes` is the size of the checkpoint; the paper's was 1."""
+    """Run the benchmark. `gigabytes` is the size of the checkpoint; the paper's was 1."""
     rounds = 1 if quick else 2
     total = int(gigabytes * 1024) * _MIB if gigabytes is not None else (32 if quick else 256) * _MIB
     chunk = (4 if quick else 16) * _MIB
@@ -100,7 +100,7 @@ def _client(address: str, total: int, directory: Path, seconds: Seconds) -> None
             service = IOService(files, workers=count, chunk_bytes=chunk_bytes, replication=3)
             taken = _timed(partial(service.write, "bench", 1, pages))
             seconds.setdefault(("client writes", count), []).append(taken)
-            # Dirty pages of one round must not be written at the next one's cost.
+            # Write dirty pages of one round now, so that they do not slow down the next one.
             os.sync()
             restored, taken = _with_result(partial(service.read, "bench", 1))
             assert restored.pages == pages
@@ -139,7 +139,7 @@ def _datanode(address: str, chunk: int, directory: Path, seconds: Seconds) -> No
         seconds.setdefault(("datanode reads, limit", count), []).append(_bare_reads(chunk, count, directory))
 
 
-# -- limits, and time ------------------------------------------------------------------------------
+# -- limits, and timing ----------------------------------------------------------------------------
 
 
 def _bare_writes(each: int, count: int, replicas: int, chunk_bytes: int, directory: Path) -> float:
@@ -159,13 +159,13 @@ def _bare_reads(each: int, count: int, directory: Path) -> float:
     for path in paths:
         path.write_bytes(os.urandom(each))
     with bare_read.serving(paths) as address:
-        # The server is up, and the files are in the page cache.
+        # By now the server is up, and the files are in the page cache.
         bare_read.read(address, 0)
         return _at_once(lambda number: bare_read.read(address, number), count)
 
 
 def _at_once(work: Callable[[int], object], count: int) -> float:
-    """Seconds until the last of so many threads is done, from when all are ready."""
+    """Return the seconds from when all threads are ready until the last one is done."""
     start = threading.Barrier(count + 1)
 
     def one(number: int) -> None:

@@ -1,10 +1,12 @@
-"""State in pages, as SGuard 6.1 measures it: joins (Table 5), aggregates (Table 6), checkpoints (Figure 6) and
-recovery (Figure 9); and what 1 GB of state costs. `state_latency` has Table 7 and Figures 7 and 8.
+"""State in pages as in SGuard 6.1: joins (Table 5), aggregates (Table 6), checkpoints (Figure 6), recovery (Figure
+9).
 
-All are processor time of one thread, the best of some runs, so that what else the machine does counts less. The
-aggregate keeps count, min and max by an 8-byte key, in batches of 65,536. Its peers hold the same in a dict of
-lists, one by one, and in one flat table of arrays of a fixed size, by a loop that is compiled as well: pages
-without pages.
+It also shows what 1 GB of state costs. `state_latency` has Table 7 and Figures 7 and 8.
+
+All times are processor time of one thread, the best of several runs, so that other work on the machine matters
+less. The aggregate keeps count, min and max by an 8-byte key, in batches of 65,536. For comparison, a dict of
+lists holds the same one by one, and a flat table of fixed-size arrays holds it in a compiled loop: pages without
+pages.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ _BATCH = 65_536
 _SCHEMA = pa.schema([("key", pa.int64()), ("count", pa.int64()), ("low", pa.int64()), ("high", pa.int64())])
 _RECORD_BYTES = 32
 _RUNS = 3
-#: Table 6: microseconds a tuple with pages, as a part of those with the C++ library's ordered map.
+#: Table 6: microseconds per tuple with pages, relative to the C++ library's ordered map.
 _PAPER_TABLE_6 = {1: "1.13, 1.06", 10: "0.99, 0.93", 100: "0.66, 0.62"}
-#: Table 5, the same of joins.
+#: Table 5: the same for joins.
 _PAPER_TABLE_5 = {256: "1.02, 1.02", 512: "1.03, 1.03", 1024: "1.02, 1.02"}
-#: Tuples that are compared with the window together.
+#: Number of tuples that are compared with the window together.
 _JOIN_TUPLES = 64
 
 
@@ -60,7 +62,7 @@ def main(*, quick: bool = False) -> None:
 
 
 def _shown(what: str, sizes: Sequence[int]) -> Iterator[int]:
-    """Yield sizes, and say which one is measured, since when."""
+    """Yield sizes, and print which one is being measured, and since when."""
     begun = time.perf_counter()
     for size in sizes:
         print(f"{what} {size:,} ({time.perf_counter() - begun:.0f} s)", flush=True)
@@ -163,9 +165,9 @@ def _by_one(held: dict[int, list[int]], keys: list[int]) -> None:
 
 
 def _join(window_kb: int) -> dict[str, Any]:
-    """Each tuple is compared with every one in the window, none of which matches; 12,000 tuples, as in the paper.
+    """Compare each tuple with every one in the window; none matches. 12,000 tuples, as in the paper.
 
-    The window slides: what comes is written over what is oldest. Its peer is the same loop over one flat array.
+    The window slides: new tuples overwrite the oldest. The comparison runs the same loop over one flat array.
     """
     rows, tuples = window_kb * 1000 // _RECORD_BYTES, 12_032
     keys = np.arange(tuples) + 10**9
@@ -231,7 +233,7 @@ def _matches(window: Any, keys: Any) -> int:
 
 @numba.njit(nogil=True, cache=True)  # type: ignore[misc, unused-ignore]
 def _matches_in_pages(words: Any, table: Any, pages: Any, per_page: int, keys: Any) -> int:
-    """Do the same with records that lie behind the headers of pages."""
+    """Match records that lie behind the headers of pages."""
     found = 0
     for page in pages:
         found += _matches(
@@ -322,9 +324,9 @@ def _recovery(mebibytes: int, page_bytes: int) -> dict[str, Any]:
 
 
 def _large(mebibytes: int) -> dict[str, Any]:
-    """To keep, to checkpoint into a directory, whole and after some keys changed, and to recover.
+    """Keep it, checkpoint it into a directory, whole and after some keys have changed, and recover it.
 
-    A hash spreads keys over all pages: a hundredth of them is on each.
+    A hash spreads keys over all pages, so each page has a hundredth of them.
     """
     pages, held = _filled(mebibytes, 65_536)
     records = len(held)

@@ -1,7 +1,8 @@
 """The peer ring on real processes: Figures 5 to 8 of Streaming MapReduce.
 
-Reducers of a ring, each a process, count words; mappers are in this program. Nodes are killed with SIGKILL.
-Two cores and not twenty machines: what a copy costs is said as processor time a tuple, over all processes.
+Reducers of a ring, each a process, count words; mappers are in this program. Nodes are killed with SIGKILL. There
+are two cores instead of twenty machines, so the cost of a copy is given as processor time per tuple over all
+processes.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def main(*, quick: bool = False) -> None:
 
 
 def _count(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
-    """Count words; nothing is put out, so that what is measured is the ring."""
+    """Count words, without output, so that only the ring is measured."""
     state.add_at(rows.column("word"), 1)
     return rows.slice(0, 0)
 
@@ -60,7 +61,7 @@ def _network() -> Network:
 
 
 def _batches(seed: int, count: int) -> list[pa.RecordBatch]:
-    """Return batches of words whose frequencies fall as those of a language do (Zipf)."""
+    """Return batches of words with the frequencies of a natural language (Zipf)."""
     chance = np.random.default_rng(seed)
     weights = 1 / np.arange(1, _WORDS + 1)
     cumulated = np.cumsum(weights / weights.sum())
@@ -86,7 +87,7 @@ def _throughput(*, batches: int) -> None:
         go = threading.Event()
 
         def given(go: threading.Event = go) -> Iterator[pa.RecordBatch]:
-            # Kernels are loaded, and maps are there, before anything is measured.
+            # Load kernels and fill maps before anything is measured.
             yield from rows[:_WARM_BATCHES]
             go.wait()
             yield from rows
@@ -142,7 +143,7 @@ def _checkpoint_sizes(intervals: tuple[float, ...], *, seconds: float) -> None:
 
 
 def _at_rate(rows: list[pa.RecordBatch], batches_per_s: float, stop: threading.Event) -> Iterator[pa.RecordBatch]:
-    """Give batches at a rate, again and again, in ten pieces each."""
+    """Send batches at a rate, repeatedly, in ten pieces each."""
     begun_s, number = time.monotonic(), 0
     while not stop.is_set():
         batch = rows[number // 10 % len(rows)]
@@ -203,7 +204,7 @@ def _recover(count: int, nodes: int) -> tuple[float, float]:
 
 
 def _takeover_picture(*, seconds: float) -> None:
-    """Draw what each node processes while one of three is killed (SMR, Figure 8a)."""
+    """Draw the rows that each node processes while one of three is killed (SMR, Figure 8a)."""
     seen: dict[str, list[tuple[float, int, int]]] = {}
     stop = threading.Event()
     marks: list[float] = []

@@ -1,11 +1,9 @@
 """Figure 6 of Streaming MapReduce on real processes: a ring balances its load, and grows.
 
-A row costs each node 10 us in which it waits, as a function does that asks a service: a node does 100,000 rows a
-second whatever else the two cores do, so that three nodes can have too much to do here.
-
-a: of three nodes one gets more than it can do, and its neighbour takes the half of its interval.
-b: more and more rows come than the nodes on the ring can do, and spares join.
-c: how long the neighbour of `a` needs for it, by the rate and the interval of checkpoints.
+A row costs each node 10 us of waiting, as in a function that calls a service. So a node processes 100,000 rows per
+second whatever else the two cores do, and three nodes can be overloaded here. a: one of three nodes is overloaded,
+and its neighbour takes half of its interval. b: the load grows beyond the nodes of the ring, and spare nodes join.
+c: how long the neighbour in `a` needs, by the rate and the interval of checkpoints.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ _ROW_COST_S = 10e-6
 _NODE_ROWS_PER_S = 1 / _ROW_COST_S
 _BATCHES_PER_S = 20
 _LOOK_S = 0.01
-#: The share of what one node can do that each of three gets while all is even.
+#: The share of its capacity that each of three nodes is given while the load is even.
 _EVEN_SHARE = 0.3
 _Load = Callable[[float], tuple[float, float]]
 
@@ -74,7 +72,7 @@ def _network() -> Network:
 
 
 def _rows(load: _Load, stop: threading.Event) -> Iterator[pa.RecordBatch]:
-    """Give rows of even words, and of words of the first third of the ring, as many a second as a load says."""
+    """Return evenly distributed words, and words of the ring's first third, at the rates of a load."""
     chance = np.random.default_rng(6)
     words = np.arange(_WORDS)
     hot = words[key_places([pa.array(words)]) < RING // 3]
@@ -90,24 +88,24 @@ def _rows(load: _Load, stop: threading.Event) -> Iterator[pa.RecordBatch]:
         stop.wait(max(0.0, begun_s + number / _BATCHES_PER_S - time.monotonic()))
 
 
-# -- what is seen --------------------------------------------------------------------------------------
+# -- observations --------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Seen:
-    """The figures that nodes told, and changes of the ring; times in seconds since the source began."""
+    """Figures reported by nodes, and changes of the ring. Times are in seconds since the source began."""
 
-    #: For each node: the time, rows processed by then, and rows that waited.
+    #: For each node: the time, the rows processed by then, and the rows waiting.
     nodes: dict[str, list[tuple[float, int, int]]] = field(default_factory=dict)
     rings: list[tuple[float, tuple[str, ...]]] = field(default_factory=list)
-    #: The beginning of each move on the ring, and how long it took.
+    #: Start and duration of each move on the ring.
     moves: list[tuple[float, float]] = field(default_factory=list)
     _moving: dict[str, float] = field(default_factory=dict)
 
     def look(self, now_s: float, ring: RingUnderTest) -> None:
         for node, each in ring.run.figures().items():
             line = self.nodes.setdefault(node, [])
-            # The same figures again are new ones when nodes must have told theirs meanwhile.
+            # Equal figures are new ones if nodes must have reported meanwhile.
             is_new = not line or (each.processed_rows, each.waiting_rows) != line[-1][1:]
             if is_new or now_s > line[-1][0] + 2 * ring_figures_s:
                 line.append((now_s, each.processed_rows, each.waiting_rows))
@@ -122,7 +120,7 @@ class _Seen:
                 self.moves.append((began_s, now_s - began_s))
 
     def rates(self) -> dict[str, list[tuple[float, float]]]:
-        """Return rows a second of each node, each over a second."""
+        """Return rows per second of each node, each over one second."""
         return {
             node: [
                 (at_s, (done - before) / (at_s - before_s))
@@ -135,7 +133,7 @@ class _Seen:
         return {node: [(at_s, float(queued)) for at_s, _, queued in line] for node, line in self.nodes.items()}
 
     def first_overloaded_s(self) -> float:
-        """Return when a node was first seen with as many rows waiting as make it overloaded."""
+        """Return when a node was first seen with enough waiting rows to count as overloaded."""
         over = [at_s for line in self.queues().values() for at_s, rows in line if rows >= ring_queue_rows_high]
         return min(over, default=float("nan"))
 
@@ -236,7 +234,7 @@ def _or_none(value: float) -> float:
     return 0.0 if value != value else value
 
 
-# -- c: how long it takes ----------------------------------------------------------------------------------
+# -- c: duration ---------------------------------------------------------------------------------------
 
 
 def _relief_by_interval(intervals: Sequence[float], loads: Sequence[float], runs: int) -> None:

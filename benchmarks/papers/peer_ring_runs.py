@@ -1,4 +1,4 @@
-"""A ring of real processes that a benchmark looks at while its source runs."""
+"""A ring of real processes, observed by a benchmark while its source runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.recovery.technique import Technique
 
 PATIENT_S: Final = 300.0
-#: A busy machine may keep a process waiting for long; one that is killed is missed at once nevertheless.
+#: A long timeout for busy machines. A killed process is noticed at once nevertheless.
 SILENCE_S: Final = 60.0
 
 
 @dataclass
 class RingUnderTest:
-    """A ring that runs, and what was seen of it."""
+    """A running ring, and the observations of it."""
 
     run: RingRun
     host: LocalProcesses
@@ -51,7 +51,7 @@ def with_ring(
     rows: Iterator[pa.RecordBatch],
     look: Callable[[RingUnderTest], None],
 ) -> None:
-    """Start a ring, look at it while its source `text` runs, and end it."""
+    """Start a ring, observe it while its source `text` runs, and end it."""
     with tempfile.TemporaryDirectory() as directory:
         host = LocalProcesses(nodes, DirectoryCheckpoints(Path(directory)))
         with host.start(network, technique, {"text": rows}, {"out": lambda _: None}) as run:

@@ -1,14 +1,15 @@
-"""HA's approaches, SGuard and CEC on real processes: what they cost, and a recovery by M, window and advance.
+"""The approaches of HA, SGuard and CEC on real processes: their costs, and recovery by M, window and advance.
 
-The query of `recovery_pictures`, 10,000 rows a second in 100 batches, a node process for each unit and each
-standby, links over loopback.
-*Costs* are counted while nothing fails: processor time of the node processes, bytes on links by kind, and bytes
-written to files. *Recovery* is from when the SIGKILL of the node of the windows is noticed until the unit has
-processed what there was (HA, section 4); the median of several kills.
+The query is that of `recovery_pictures`, with 10,000 rows per second in 100 batches, a node process for each unit
+and each standby, and links over loopback. *Costs* are counted without failures: processor time of the node
+processes, bytes on links by kind, and bytes written to files. *Recovery* is the time from when the SIGKILL of the
+node with the windows is noticed until the unit has processed all waiting input (HA, section 4); the median of
+several kills.
 
-Beside it stand HA's cells by the real cores in virtual time (`python -m benchmarks ha_figure6`), with the same M,
-and windows and advances of the same time, and the closed forms of HA's Table 3. These have HA's parameters: 1,000
-rows a second one by one, links of 16 Mb/s, 40 ms to redirect a stream, operators of 10 us times window / advance.
+Two comparisons are printed with it. HA's cells with the real cores in virtual time (`python -m benchmarks
+ha_figure6`) have the same M, and windows and advances of the same duration. The closed forms of HA's Table 3 use
+HA's parameters: 1,000 rows per second one by one, links of 16 Mb/s, 40 ms to redirect a stream, operators of 10 us
+times window / advance.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from peacefs.state.warm import warm
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: A technique for an interval M in seconds: of copies, of acknowledgements, of checkpoints, of commits to the log.
+#: A technique for an interval M in seconds: between copies, acknowledgements, checkpoints, or commits to the log.
 TECHNIQUES: Mapping[str, Callable[[float], Technique]] = {
     "amnesia": lambda _: Amnesia(),
     "upstream backup": lambda interval_s: UpstreamBackup(interval_s=interval_s, precise=True),
@@ -65,7 +66,7 @@ TECHNIQUES: Mapping[str, Callable[[float], Technique]] = {
     "SGuard": lambda interval_s: SGuard(interval_s=interval_s),
     "CEC": lambda interval_s: CEC(commit_s=interval_s),
 }
-#: Those of the paper, by their names there.
+#: The paper's techniques, by their names there.
 _IN_PAPER = {
     "upstream backup": "upstream backup, precise",
     "active standby": "active standby, precise",
@@ -74,7 +75,7 @@ _IN_PAPER = {
 _UNIT = "windows"
 _BOUNDS = Bounds(page_bytes=8192)
 _WARM_S = 0.8
-#: Between a recovery and the next kill: the node is there again, and has a copy where there are standbys.
+#: Seconds between a recovery and the next kill: by then the node is back, and its standby has a copy.
 _SETTLED_S = 0.7
 _PATIENT_S = 30.0
 _Found = TypeVar("_Found")
@@ -90,18 +91,18 @@ class Case:
 
     @property
     def setup(self) -> Setup:
-        """The same of the simulation, where a row comes each millisecond."""
+        """The setup for the simulation, where one row arrives per millisecond."""
         return Setup(window=self.window_ms, advance=self.advance_ms, interval_s=self.interval_ms / 1000)
 
 
 @dataclass
 class Costs:
-    """Costs of all node processes, for each row of the source."""
+    """Costs of all node processes, per row of the source."""
 
     processor_us: float = 0.0
     link_bytes: Mapping[Traffic, float] = field(default_factory=dict)
     file_bytes: float = 0.0
-    #: Rows of the input of the unit that is killed, and all that goes over links for its recovery.
+    #: Input rows of the unit that is killed, and all bytes on links for its recovery.
     input_bytes: float = 0.0
     recovery_bytes: float = 0.0
 
@@ -121,7 +122,7 @@ class Seen:
 
     @property
     def recovery_ms(self) -> float:
-        """From the detection, as in the paper."""
+        """Recovery times, measured from the detection as in the paper."""
         pairs = zip(self.noticed_s, self.recovered_s, strict=True)
         return statistics.median(1000 * (recovered - noticed) for noticed, recovered in pairs)
 
@@ -136,7 +137,7 @@ def main(*, quick: bool = False) -> None:
     seen: dict[tuple[str, Case], Seen] = {}
     wanted = [("amnesia", base), *((name, case) for case in by_interval for name in list(TECHNIQUES)[1:])]
     if quick:
-        # Each technique once, and those of the paper with another M.
+        # Each technique once, and the paper's with other values of M.
         wanted = [(name, case) for name, case in wanted if case == base or name in _IN_PAPER]
     wanted += [(name, case) for case in (*by_window, *by_advance) for name in _IN_PAPER]
     for name, case in wanted:
@@ -200,7 +201,7 @@ def _show_costs(
 
 
 def _overhead(costs: Costs, plain: Costs) -> float:
-    """Percent of the bytes of the unit's input: rows that go to a second node, acknowledgements, copies."""
+    """Percent of the unit's input bytes: rows to a second node, acknowledgements, copies."""
     return 100 * (costs.input_bytes - plain.input_bytes + costs.recovery_bytes) / plain.input_bytes
 
 
@@ -222,7 +223,7 @@ def _recovery(
 
 
 def simulate(cells: Sequence[tuple[str, Case]], runs: int) -> dict[tuple[str, Case], Measured]:
-    """Run the cells of techniques that the paper has, each as often, on two processes."""
+    """Run the cells of the paper's techniques, each several times, in two processes."""
     mine = [(name, case) for name, case in cells if name in _IN_PAPER]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         return dict(zip(mine, pool.map(_simulated, mine, repeat(runs)), strict=True))
@@ -237,7 +238,7 @@ def _simulated(cell: tuple[str, Case], runs: int) -> Measured:
 
 
 def observe(technique: Technique, case: Case, counted_s: float, kills: int) -> Seen:
-    """Run the query, count what it costs, and kill the node of the windows so many times."""
+    """Run the query, measure its costs, and kill the node of the windows several times."""
     seen, placed, over = Seen(), threading.Event(), threading.Event()
     events: list[tuple[float, run_events.RunEvent]] = []
     outputs: list[float] = []
@@ -261,7 +262,7 @@ def observe(technique: Technique, case: Case, counted_s: float, kills: int) -> S
     streams, unit = network.unit(_UNIT).inputs, _UNIT
     with tempfile.TemporaryDirectory() as name:
         traffic = LinkTraffic(Path(name) / "traffic")
-        # With standbys there are twice the nodes, so that none shares one with its producer, whose rows would cost
+        # With standbys, use twice the nodes, so that no unit shares a node with its producer; such rows would cost
         # no bytes.
         nodes = 3 * technique.nodes_min
         host = LocalProcesses(
@@ -294,7 +295,7 @@ def _kill(
     outputs: list[float],
     seen: Seen,
 ) -> None:
-    """Kill the node of the unit, and wait until it has recovered, and another one may be killed."""
+    """Kill the node of the unit. Wait until it has recovered and another kill is possible."""
     node = run.place_of(_UNIT)
     assert node is not None
     killed_s = time.monotonic()
@@ -312,7 +313,7 @@ def _kill(
 
     noticed_s = _until(lambda: first(run_events.NodeLost))
     recovered_s = _until(lambda: first(run_events.RecoveryMeasured))
-    # Rows that were on the way from the node that died come first.
+    # Rows that were in transit from the dead node come first.
     again_s = _until(lambda: next((at for at in list(outputs) if at > noticed_s), None))
     seen.noticed_s.append(noticed_s - killed_s)
     seen.recovered_s.append(recovered_s - killed_s)
@@ -332,7 +333,7 @@ def _until(look: Callable[[], _Found | None]) -> _Found:
 
 @dataclass(frozen=True)
 class _Account:
-    """Processor time and bytes spent until a moment."""
+    """Processor time and bytes up to some moment."""
 
     rows: int
     processor_s: float
@@ -344,7 +345,7 @@ class _Account:
         processor_s, written = 0.0, 0
         for pid in host.pids().values():
             processor_s += cpu_s(pid)
-            # Calls that write files count; sockets do not.
+            # Count calls that write files, but not sockets.
             lines = Path(f"/proc/{pid}/io").read_text().splitlines()
             written += next(int(line.split()[1]) for line in lines if line.startswith("wchar"))
         return cls(feeds * ROWS_PER_FEED, processor_s, written, traffic.total())
@@ -369,7 +370,7 @@ class _Account:
 
 
 def _figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Recovery by M, by window and by advance: measured as lines, simulated as dashes."""
+    """Draw recovery by M, window and advance: measurements as lines, simulations as dashes."""
     from matplotlib.figure import Figure
 
     base = Case()

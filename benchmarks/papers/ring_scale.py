@@ -1,6 +1,6 @@
-"""Peer rings of many nodes in virtual time: how long recovery takes and what it sends, by nodes and failures.
+"""Peer rings of many nodes in virtual time: duration and messages of recovery, by nodes and failures.
 
-The cores are those that run for real. Nodes that die at once are spread over the ring, so that nothing is lost.
+The cores are the real ones. Nodes that die at the same time are spread over the ring, so that nothing is lost.
 
     python -m benchmarks ring_scale [--runs N]
 """
@@ -20,7 +20,7 @@ from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
 
-#: (nodes, failures at once) that are played.
+#: (nodes, simultaneous failures) of the runs.
 CASES = ((12, 1), (12, 3), (12, 6), (100, 1), (100, 6), (300, 1), (300, 6), (1000, 1), (1000, 3))
 _KEYS_PER_NODE = 4
 _SETTLE_S = 1.2
@@ -29,14 +29,14 @@ _WATCH_S = 2.5
 
 @dataclass(frozen=True)
 class ScaleRow:
-    """The means over some runs of one number of nodes and of failures."""
+    """Means over the runs for one number of nodes and failures."""
 
     nodes: int
     failures: int
     r: int
-    #: From the deaths until the last interval has an owner again that has replayed what it had to.
+    #: Seconds from the deaths until the last interval has an owner that has finished its replay.
     recovery_s: float
-    #: Messages that say who is gone, over all nodes, for each failure, and copies of state for new neighbours.
+    #: Messages about failures, over all nodes and per failure, and copies of state for new neighbours.
     news_per_failure: float
     copies_per_failure: float
     lost: int

@@ -1,10 +1,10 @@
 """Latency of tuples while the state is checkpointed: SGuard's Table 7 and Figures 7 and 8.
 
-An aggregate of 128 MB of groups gets 20,000 tuples a second by the clock, with keys all over the state; it is one
-operator, four, or sixty-four, each with its part of the keys. Each operator is checkpointed once, one after the
-other, and the latency of a tuple is from when it was due until it was applied. Every way runs in a process of its
-own. In the paper: 2,000 tuples a second for 600 s, each operator checkpointed every 60 s, and latencies that begin
-at 22 ms; compare the ratios of the rows.
+An aggregate with 128 MB of groups gets 20,000 tuples per second, with keys all over the state. It is one operator,
+four, or sixty-four, each with its part of the keys. The operators are checkpointed once, one after the other. The
+latency of a tuple is the time from when it was due until it was applied. Every way runs in a process of its own.
+The paper had 2,000 tuples per second for 600 s, a checkpoint of each operator every 60 s, and latencies from 22
+ms; compare the ratios of the rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RATE_PER_S = 20_000
 _BATCH = 1000
 _POLL_S = 0.0003
 _BEFORE_S, _SECONDS, _BUCKET_S = 1.0, 8.0, 0.02
-#: Table 7: mean and deviation in ms, for 1, 4 and 64 operators.
+#: Table 7: mean and standard deviation in ms, for 1, 4 and 64 operators.
 _PAPER = {
     "no checkpoints": ("21.6(1.63)", "21.8(1.63)", "22.7(1.58)"),
     "pages": ("202(645)", "22.2(1.91)", "22.8(1.66)"),
@@ -41,7 +41,7 @@ _SPLITS = (1, 4, 64)
 
 @dataclass(frozen=True)
 class Run:
-    """Latencies in ms; `pauses_ms` is for how long each checkpoint kept its operator from going on."""
+    """Latencies in ms. `pauses_ms` are the pauses of operators for their checkpoints."""
 
     way: str
     operators: int
@@ -62,7 +62,7 @@ class Run:
         }
 
     def line(self) -> list[tuple[float, float]]:
-        """Return the worst latency of each 20 ms, by seconds from the first checkpoint."""
+        """Return the worst latency of each 20 ms, with seconds since the first checkpoint."""
         per_bucket = int(RATE_PER_S * _BUCKET_S)
         count = len(self.latencies_ms) // per_bucket
         worst = self.latencies_ms[: count * per_bucket].reshape(count, per_bucket).max(axis=1)
@@ -116,7 +116,7 @@ def _measure(way: str, operators: int, megabytes: int, seconds: float) -> Run:
 
 
 def _warm(parts: list[Part], keys: NDArray[np.int64], operators: int) -> None:
-    """Run each part and checkpoint it once: as in the paper, a checkpoint after warm-up is measured."""
+    """Run and checkpoint each part once. As in the paper, only a checkpoint after this warm-up is measured."""
     for part, each in enumerate(parts):
         few = keys[keys // 7919 % operators == part][:100]
         each.apply(few, few)
@@ -127,7 +127,7 @@ def _warm(parts: list[Part], keys: NDArray[np.int64], operators: int) -> None:
 def _play(way: str, parts: list[Part], keys: NDArray[np.int64], of_part: NDArray[np.int64], seconds: float) -> Run:
     total = len(keys)
     done_s = np.empty(total)
-    # The checkpoints of all parts begin within the first half, evenly.
+    # The checkpoints of all parts begin evenly spaced within the first half.
     starts = [_BEFORE_S + seconds / 2 * part / len(parts) for part in range(len(parts))]
     pauses_ms: list[float] = []
     at = 0

@@ -1,7 +1,7 @@
-"""Operators whose state is checkpointed in different ways: those of SGuard 6.1.3, and what people use today.
+"""Operators whose state is checkpointed in different ways: those of SGuard 6.1.3, and ways in use today.
 
-All keep count, minimum and maximum by an 8-byte key, 32 bytes a record, and take batches of a few tuples. Each has
-as many parts as the operator was split into; a part is checkpointed by itself, durably, into a file.
+All keep count, minimum and maximum by an 8-byte key, 32 bytes per record, and take batches of a few tuples. Each
+has as many parts as the operator was split into. A part is checkpointed separately and durably into a file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Part(Protocol):
     def apply(self, keys: Numbers, times: Numbers) -> None: ...
 
     def checkpoint(self) -> None:
-        """Begin a checkpoint, and return when the operator may go on."""
+        """Begin a checkpoint. Return when the operator may continue."""
         ...
 
     def wait(self) -> None:
@@ -45,7 +45,7 @@ class Part(Protocol):
 
 
 class Pages:
-    """SGuard's way: pages are written while the operator changes clones of them."""
+    """SGuard's way: write pages while the operator changes clones of them."""
 
     def __init__(self, keys: Numbers, directory: Path, name: str, *, checkpoints: bool = True) -> None:
         self._pages = PageManager()
@@ -85,7 +85,7 @@ class Pages:
 
 
 class _Serialised:
-    """Serialises while the operator stands still. If it is asynchronous, a thread then writes."""
+    """Serialises while the operator is paused. If asynchronous, a thread writes the result."""
 
     def __init__(self, serialise: Callable[[], Any], path: Path, *, asynchronous: bool) -> None:
         self._serialise, self._path, self._asynchronous = serialise, path, asynchronous
@@ -104,7 +104,7 @@ class _Serialised:
 
 
 class Arrow:
-    """The same map, scanned into Arrow IPC."""
+    """The same map, written as Arrow IPC."""
 
     def __init__(self, keys: Numbers, directory: Path, name: str, *, asynchronous: bool) -> None:
         self._held = Pages(keys, directory, name, checkpoints=False)
@@ -116,7 +116,7 @@ class Arrow:
 
 
 class Pickle:
-    """A dict of lists, as a program in Python has it, pickled."""
+    """A dict of lists, as Python programs use, pickled."""
 
     def __init__(self, keys: Numbers, directory: Path, name: str, *, asynchronous: bool) -> None:
         self._held: dict[int, list[int]] = {key: [0, _LOW, _HIGH] for key in keys.tolist()}
@@ -136,7 +136,7 @@ class Pickle:
 
 
 class Fork:
-    """The same map; a forked child writes its copy of the memory, as Redis does."""
+    """The same map, written by a forked child from its copy of the memory, as Redis does."""
 
     def __init__(self, keys: Numbers, directory: Path, name: str) -> None:
         self._held = Pages(keys, directory, name, checkpoints=False)
@@ -147,7 +147,7 @@ class Fork:
     def checkpoint(self) -> None:
         self._child = os.fork()
         if self._child == 0:
-            # Nothing but system calls: other threads' locks are as they were.
+            # Use only system calls here: locks of other threads are in an unknown state.
             status = 1
             try:
                 _write(self._path, self._held.to_arrow())
@@ -166,7 +166,7 @@ class Fork:
 
 
 class Rocks:
-    """RocksDB: it has the state in its memtables and files; a checkpoint flushes and links them."""
+    """RocksDB with the state in memtables and files. A checkpoint flushes and hard-links them."""
 
     _GROUP = struct.Struct("<qqq")
     _KEY = struct.Struct(">q")
@@ -176,7 +176,7 @@ class Rocks:
 
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
-        # Embedded state stores set it so: durable by checkpoints and not by each write.
+        # As embedded state stores do: durable at checkpoints and not at each write.
         options.set_write_buffer_size(64 << 20)
         self._writes = rocksdict.WriteOptions()
         self._writes.disable_wal = True
@@ -231,7 +231,7 @@ def _write(path: Path, data: Any) -> None:
         os.close(sink)
 
 
-#: Table 7's names, and the ways that bear them here.
+#: Table 7's names for these ways.
 WAYS: dict[str, Callable[[Numbers, Path, str], Part]] = {
     "no checkpoints": lambda keys, directory, name: Pages(keys, directory, name, checkpoints=False),
     "pages": Pages,

@@ -1,4 +1,4 @@
-"""HDFS from Maven's artifacts: a NameNode and DataNodes as its own processes, and its own client in a JVM."""
+"""HDFS from Maven's artifacts: a NameNode and DataNodes as separate processes, and HDFS's client in a JVM."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _JVM = ("-Djava.net.preferIPv4Stack=true", "-Xmx1g")
 
 
 class NoHadoop(Exception):
-    """HDFS, or what gets it, is not there."""
+    """HDFS, or a program needed to download it, is missing."""
 
 
 @dataclass(frozen=True)
 class HdfsCluster:
-    """A running one."""
+    """A running HDFS cluster."""
 
     uri: str
     servers: Sequence[int]
 
 
 def hadoop_classpath(build: Path) -> str:
-    """Have Maven get Hadoop's jars, if it has not, and return where they are. Raises NoHadoop."""
+    """Download Hadoop's jars with Maven if needed, and return their class path. Raises NoHadoop."""
     maven = shutil.which("mvn")
     if maven is None or shutil.which("java") is None:
         raise NoHadoop("Maven and a JDK are not installed")
@@ -53,7 +53,7 @@ def hadoop_classpath(build: Path) -> str:
     if subprocess.run(command, check=False).returncode:
         raise NoHadoop("Maven did not get its artifacts, and says why above")
     (build / "log4j.properties").write_text(_LOGGING)
-    # Servers look for their web pages, which the artifacts do not have, and do not start without a place for them.
+    # Servers need a directory for web pages, which the artifacts lack, to start.
     for role in ("hdfs", "datanode"):
         (build / "webapps" / role).mkdir(parents=True)
     return f"{build}:{listed.read_text().strip()}"
@@ -61,7 +61,7 @@ def hadoop_classpath(build: Path) -> str:
 
 @contextmanager
 def running_hdfs(classpath: str, directory: Path, datanodes: int) -> Iterator[HdfsCluster]:
-    """Yield a cluster on loopback that is starting; `HadoopLoad` waits for it."""
+    """Yield a starting cluster on loopback. `HadoopLoad` waits until it is ready."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         uri = f"hdfs://{_HOST}:{probe.getsockname()[1]}"
@@ -80,7 +80,7 @@ def running_hdfs(classpath: str, directory: Path, datanodes: int) -> Iterator[Hd
 
 
 def _home(home: Path, uri: str) -> Path:
-    """Make the directory of a server, with its settings: Hadoop's own but for addresses and places."""
+    """Make a server's directory with Hadoop's default settings, except for addresses and directories."""
     home.mkdir(parents=True)
     core = {"fs.defaultFS": uri, "hadoop.tmp.dir": str(home / "tmp")}
     hdfs = {
@@ -102,7 +102,7 @@ def _home(home: Path, uri: str) -> Path:
 
 
 class HadoopLoad:
-    """Threads of one JVM, each with Hadoop's client; with `sync` a block is on the disk before it is closed."""
+    """Threads of one JVM, each with a Hadoop client. With `sync`, a block is synced before it is closed."""
 
     def __init__(self, classpath: str, uri: str, datanodes: int, *, sync: bool) -> None:
         source = _HERE / "java" / "HadoopLoad.java"

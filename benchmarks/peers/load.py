@@ -24,7 +24,9 @@ _SMALL = os.urandom(1024)
 
 
 class Work(NamedTuple):
-    """One operation, until the seconds are over or there is nothing left to do, or so many `times` a client."""
+    """One operation, repeated until the time is over, nothing is left to do, or each client has done it `times`
+    times.
+    """
 
     operation: str
     clients: int
@@ -34,7 +36,7 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The number of operations of all clients, and for how long the slowest was busy."""
+    """The number of operations of all clients, and the time of the slowest client."""
 
     done: int
     seconds: float
@@ -49,7 +51,7 @@ class Load(Protocol):
 
 
 class Client(Protocol):
-    """One client of one system, on one thread."""
+    """One client of one system, used by one thread."""
 
     def mkdir(self, path: str) -> None: ...
 
@@ -75,7 +77,7 @@ class Client(Protocol):
 
 
 class _Worker:
-    """A client and what it has made so far. Each operation returns whether there was something left to do."""
+    """A client and the files it has made. Each operation returns whether there was something to do."""
 
     def __init__(self, client: Client, top: str, number: int) -> None:
         self._client = client
@@ -149,7 +151,7 @@ class _Worker:
 
 
 class PythonLoad:
-    """Clients that `make` returns, in processes of their own, until it is closed. All they make is below `top`."""
+    """Clients that `make` returns, in separate processes, until it is closed. All their files are below `top`."""
 
     def __init__(self, make: Callable[[], Client], top: str = "") -> None:
         context = multiprocessing.get_context("spawn")

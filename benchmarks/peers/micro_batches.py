@@ -1,4 +1,4 @@
-"""Micro-batches of Spark with their checkpoints on each system that Hadoop's client reaches, and on `file://`."""
+"""Micro-batches of Spark with checkpoints on each system that Hadoop's client can reach, and on `file://`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = (("RocksDB", 8, 1), ("HDFS-backed", 8, 1))
 
 
 def compare_batches(directory: Path, systems: Sequence[System], *, quick: bool) -> None:
-    """Show the medians of batches, and of starts up to the first commit. HDFS syncs names alone here."""
+    """Show median durations of batches, and of starts until the first commit. HDFS syncs only names here."""
     counted, turn = (2, 2) if quick else (48, 6)
     places = {each.name: f"{each.hadoop_uri}/batches" for each in systems if each.hadoop_uri}
     places["file://"] = f"file://{directory}/batches"

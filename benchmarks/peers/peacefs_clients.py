@@ -1,4 +1,4 @@
-"""Clients of peacefs: ours, and bare sockets that speak WebHDFS and parse nothing of what comes."""
+"""Clients of peacefs: our own, and bare sockets that use WebHDFS and do not parse answers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OurClient:
 
 
 class WebHdfsClient:
-    """Bare sockets; connections to datanodes are kept, too."""
+    """Bare sockets. Connections to datanodes are kept open, too."""
 
     def __init__(self, address: str) -> None:
         self._coordinator = PlainHttp(address.removeprefix("http://"))

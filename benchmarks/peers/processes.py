@@ -1,4 +1,4 @@
-"""Servers of others as processes, which end with the benchmark, however that ends."""
+"""Server processes of other systems, which end with the benchmark, however it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1
 
 @contextmanager
 def running_process(command: Sequence[str], home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command in a directory until the block is left. One that has ended by itself has its log printed."""
+    """Run a command in a directory within the block. If it ends by itself, print its log."""
     with (
         (home / "log").open("wb") as log,
         subprocess.Popen(
@@ -41,5 +41,5 @@ def running_process(command: Sequence[str], home: Path) -> Iterator[subprocess.P
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process when its parent has died, which then could not."""
+    """Let the kernel kill this process when its parent dies."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

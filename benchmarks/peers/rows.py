@@ -1,4 +1,4 @@
-"""The rows, in groups that can be chosen: what is done, by how many clients, and what of it is shown."""
+"""The rows in selectable groups: the operation, the number of clients, and the results to show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUPS = (NAMES, LISTING, SMALL, LARGE)
 
 
 class Does(Enum):
-    """The demand of an operation on a system, and with it what is on a disk when it answers."""
+    """What an operation needs from a system, and what is on disk when it is acknowledged."""
 
     READ = "read"
     CHANGE = "change"
@@ -23,7 +23,7 @@ class Does(Enum):
 
 @dataclass(frozen=True)
 class Measured:
-    """One row of one system, a figure for each round. `cpu_ms` is for one operation, of large files one MiB."""
+    """One row of one system, with a figure per round. `cpu_ms` is per operation; for large files, per MiB."""
 
     row: str
     clients: int
@@ -36,7 +36,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class _Step:
-    """An operation of a group; a row is shown of it unless it is there for the sake of others."""
+    """An operation of a group. It gets a row unless it only prepares others."""
 
     work: Work
     row: str = ""
@@ -47,14 +47,14 @@ class _Step:
 def measure(
     group: str, systems: Sequence[System], *, seconds: float, rounds: int, mebibytes: int, names: int
 ) -> list[Measured]:
-    """Have the systems take turns, step by step, and return what was measured."""
+    """Run the steps with the systems in turns, and return the measurements."""
     systems = [system for system in systems if group == LARGE or not system.only_large]
     for system in systems:
         if not system.only_stores:
             for work in _preparation(group, names):
                 system.load.run(work)
     rows: dict[tuple[str, int, str], Measured] = {}
-    # The first round wakes everything up: connections, compilers, caches.
+    # The first round warms up connections, compilers and caches.
     for turn in range(-1, rounds):
         for step in _steps(group, seconds, mebibytes, names):
             for system in systems[:: -1 if turn % 2 else 1]:

@@ -1,4 +1,4 @@
-"""SeaweedFS: the `weed` on the path as one master, volume servers and a filer, and clients of the filer's HTTP."""
+"""SeaweedFS: the `weed` on the path as one master, volume servers and a filer, with clients over HTTP."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .processes import running_process
 _MIB = 1 << 20
 _PIECE = bytes(_MIB)
 _HOST = "127.0.0.1"
-#: It listens for gRPC at a port so much higher.
+#: Offset from its HTTP port to its gRPC port.
 _GRPC_ABOVE = 10_000
-#: Two more copies, on other servers of the same rack.
+#: Replication: two more copies, on other servers of the same rack.
 _REPLICATION = "002"
 _START_TIMEOUT_S = 60.0
 
@@ -31,7 +31,7 @@ class NoWeed(Exception):
 
 @dataclass(frozen=True)
 class SeaweedCluster:
-    """A running one; `filer` is where its clients connect."""
+    """A running SeaweedFS cluster. Clients connect to `filer`."""
 
     filer: str
     servers: Sequence[int]
@@ -47,7 +47,7 @@ def find_weed() -> str:
 
 @contextmanager
 def running_seaweedfs(weed: str, directory: Path, volume_servers: int) -> Iterator[SeaweedCluster]:
-    """Yield a cluster that has stored a file. Raises RuntimeError when it does not start."""
+    """Yield a cluster that has stored a file. Raises RuntimeError if it does not start."""
     with ExitStack() as stack:
         pids: list[int] = []
 
@@ -98,7 +98,7 @@ def _await_first_write(filer: str) -> None:
 
 
 class SeaweedClient:
-    """Bare sockets to the filer, which puts data where it belongs and brings it back. Data is synced."""
+    """Bare sockets to the filer, through which all data goes. Data is synced."""
 
     def __init__(self, filer: str) -> None:
         self._http = PlainHttp(filer)

@@ -1,4 +1,4 @@
-"""The systems that take part: each with its servers, its clients, and what it has on a disk when it answers."""
+"""The systems in the comparison: servers, clients, and what is on disk when they acknowledge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BOTH, _NAMES, _DATA, _NOTHING = "data and names", "names", "data", "nothing"
 
 @dataclass(frozen=True)
 class System:
-    """One way to one system."""
+    """One way to use one system."""
 
     name: str
     load: Load
@@ -39,10 +39,10 @@ class System:
     servers: Sequence[int]
     synced_names: str
     synced_data: str
-    #: It differs from another in nothing but how it stores data, or large files.
+    #: True if it differs from another system only in how it stores data, or large files.
     only_stores: bool = False
     only_large: bool = False
-    #: The place where Spark may keep a checkpoint in it, if it may.
+    #: The URI for a Spark checkpoint in it, if possible.
     hadoop_uri: str = ""
 
     def cpu_s(self) -> float:
@@ -51,7 +51,7 @@ class System:
 
 @dataclass(frozen=True)
 class Missing:
-    """A system that does not take part, and the reason."""
+    """A system that is missing, and the reason."""
 
     system: str
     why: str
@@ -59,7 +59,7 @@ class Missing:
 
 @contextmanager
 def running_systems(directory: Path) -> Iterator[tuple[list[System], list[Missing]]]:
-    """Start every system that can be had, and stop all of them at the end."""
+    """Start every available system, and stop all at the end."""
     systems: list[System] = []
     missing: list[Missing] = []
     with ExitStack() as stack:

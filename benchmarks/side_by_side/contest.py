@@ -1,4 +1,4 @@
-"""One run: a query under a technique on some host, by the schedule of failures that is the same for all."""
+"""One run: a query with a technique on a host, with the same schedule of failures for all."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from .timeline import Timeline, arrivals
 from .usage import Reading, Usage, descendants, memory_bytes
 from .verdict import Verdict, judge_by_key
 
-#: All techniques get so many nodes.
+#: Number of nodes for every technique.
 NODES = 3
 _PATIENT_S = 120.0
-#: A busy machine may keep a process waiting; one that is killed is missed at once nevertheless.
+#: A long timeout for busy machines. A killed process is noticed at once nevertheless.
 NODE_TIMEOUT_S = 30.0
 _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Seconds from the first row: nothing is looked at, costs are counted, and nodes are killed one by one."""
+    """Phases of a run in seconds: first a warm-up, then counting of costs, then kills."""
 
     warm_s: float = 2.0
     before_s: float = 4.0
     kills: int = 2
-    #: From one kill to the next, and from the last one to the end.
+    #: Seconds from one kill to the next, and from the last one to the end.
     gap_s: float = 5.0
 
 
@@ -54,13 +54,13 @@ class Played:
     timeline: Timeline
     verdict: Verdict
     usage: Usage
-    #: From each kill until its host knew of it.
+    #: For each kill, the seconds until its host noticed it.
     noticed_s: list[float] = field(default_factory=list)
 
 
 @dataclass
 class Output:
-    """Rows at the sink, with when they came."""
+    """Rows at the sink with their times of arrival."""
 
     rows: list[Row] = field(default_factory=list)
     arrived_s: list[float] = field(default_factory=list)
@@ -77,33 +77,37 @@ class Output:
 
 
 class Contestant(Protocol):
-    """Whatever runs a query, and loses what runs the query's state."""
+    """Runs a query, and can lose the process with the query's state."""
 
     def start(self, query: SideQuery, feed: Feed, output: Output) -> None:
-        """Start the query; it is given rows once `feed.begin` is set, as soon as it can take them."""
+        """Start the query. It gets rows once `feed.begin` is set, as soon as it can accept them."""
         ...
 
     def kill(self) -> None:
-        """Kill the process with the state with SIGKILL."""
+        """Kill the process with the state by SIGKILL."""
         ...
 
     def noticed_s(self) -> Sequence[float]:
-        """Return when it knew of each failure so far, as far as it says so."""
+        """Return when it noticed each failure so far, if it reports that."""
         ...
 
     def repair(self) -> None:
-        """Wait until another failure may come."""
+        """Wait until another failure may be injected."""
         ...
 
     def finish(self) -> None:
-        """Wait until all rows that were given are processed, after `feed.over` was set. Raises what stopped it."""
+        """Wait until all given rows are processed, after `feed.over` was set. Raises the error that stopped the
+        query.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 def play(query: SideQuery, contestant: Contestant, schedule: Schedule, beside: Sequence[int] = ()) -> Played:
-    """Run the query by the schedule. `beside` are processes whose memory does not count, as the file system's."""
+    """Run the query by the schedule. `beside` are processes whose memory does not count, such as the file
+    system's.
+    """
     feed, output, kills = Feed(), Output(), list[float]()
     try:
         contestant.start(query, feed, output)
@@ -137,13 +141,13 @@ def play(query: SideQuery, contestant: Contestant, schedule: Schedule, beside: S
 
 
 def _after(kills: Sequence[float], noticed_s: Sequence[float]) -> list[float]:
-    """Return from each kill the time until it was noticed, of those that were."""
+    """Return the seconds from each kill until it was noticed, for kills that were noticed."""
     found = ((kill, min((at for at in noticed_s if at > kill), default=None)) for kill in kills)
     return [at - kill for kill, at in found if at is not None]
 
 
 class ShowsLatest:
-    """Mixed into a contestant whose output has, of rows that are made together, the last of each key."""
+    """A mixin for contestants that output, of rows made together, only the last of each key."""
 
 
 # -- nodes ---------------------------------------------------------------------------------------------
@@ -163,7 +167,7 @@ class _QueryHost(Protocol):
 
 
 class NodeHost(ABC):
-    """A host of dataflows whose nodes can be killed."""
+    """A host of dataflows with killable nodes."""
 
     def __init__(self, host: _QueryHost) -> None:
         #: Starts queries.
@@ -171,7 +175,7 @@ class NodeHost(ABC):
 
     @abstractmethod
     def process_of(self, run: EdgeRun | RingRun, unit: str, node: str) -> int:
-        """Return the process whose end is that of a node, where the unit runs."""
+        """Return the process to kill in order to end the node that runs the unit."""
 
 
 class Processes(NodeHost):
@@ -238,7 +242,7 @@ class Nodes:
             self._run.close()
 
     def _repair_ring(self, run: RingRun) -> None:
-        """Have the node that was started again join the ring, which goes on without it otherwise."""
+        """Let the restarted node join the ring, which otherwise continues without it."""
         run.wait_begun(_PATIENT_S)
         self._until(lambda: self._dead not in run.ring() or None)
         if len(run.ring()) < NODES:
@@ -264,7 +268,7 @@ class Nodes:
         while (found := look()) is None:
             if time.monotonic() > deadline_s:
                 raise TimeoutError("it is not ready for the next step")
-            # Raises what has stopped the query, if it does not go on.
+            # Raises the error that stopped the query, if it has stopped.
             with contextlib.suppress(TimeoutError):
                 self._run.wait(0.01)
         return found

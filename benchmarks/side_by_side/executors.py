@@ -24,7 +24,7 @@ from .contest import NODE_TIMEOUT_S, NODES, NodeHost
 def spark_with_executors(
     directory: Path, *, cores: int = 1, settings: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
-    """Start a Spark with an executor for each node, and stop it."""
+    """Start a Spark with one executor per node, and stop it at the end."""
     directory.mkdir(exist_ok=True)
     os.environ.update(
         java_environment(find_java(), directory / "java"),

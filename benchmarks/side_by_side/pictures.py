@@ -1,4 +1,4 @@
-"""Pictures: latency around the first failure under each technique, and cost against recovery."""
+"""Pictures: latency around the first failure for each technique, and cost against recovery time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _COLUMNS = 3
 _BEFORE_S, _AFTER_S = 1.0, 4.0
 _LATENCIES_MS = 1.0, 20_000.0
-#: As many as matplotlib's cycle has.
+#: The number of colours in matplotlib's cycle.
 _COLORS = 10
 _MARKERS = {"processes": "o", "executors": "s", "spark": "^"}
 
 
 def latency_figure(query: str, found: Mapping[Cell, Played]) -> Figure:
-    """Draw a small picture for each technique: rows by when they came, and how late."""
+    """Draw a small picture for each technique: arrival times and latencies of rows."""
     from matplotlib.figure import Figure
 
     lines = math.ceil(len(found) / _COLUMNS)
@@ -53,7 +53,7 @@ def latency_figure(query: str, found: Mapping[Cell, Played]) -> Figure:
 
 
 def cost_figure(found: Mapping[Cell, Played]) -> Figure:
-    """Draw processor time, and bytes, against the time to recover: a point for each technique, a row a query."""
+    """Draw processor time and bytes against recovery time: a point per technique, a row per query."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter

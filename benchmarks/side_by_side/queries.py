@@ -1,8 +1,7 @@
 """The two queries, the rows that both read, and the output that a batch over all rows gives.
 
-A row of the source is a line of a log: the address that it came from, one of its words, whether the log-in that it
-tells of succeeded, and its number. Both queries have three units; the second one has the state, and its node is
-killed.
+A row of the source is a line of a log: its address, one of its words, whether the log-in succeeded, and its
+number. Both queries have three units. The second one has the state, and its node is killed.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ SOURCE, SINK = "lines", "out"
 _SOURCES = 64
 _WORDS = 5_000
 _FAILED = 0.3
-#: So many feeds are made beforehand, and given again and again with other times and numbers.
+#: Number of feeds that are prepared in advance, and then repeated with new times and numbers.
 _MADE = 100
 _US = 1_000_000
 
-#: A row of an output: its key, its place among those of the key, and a count.
+#: A row of an output: its key, its position among the rows of the key, and a count.
 Row = tuple[str, int, int]
 
 
 @dataclass
 class Feed:
-    """Rows at a steady rate, from when `begin` is set until `over` is; and what was given."""
+    """Rows at a steady rate, from when `begin` is set until `over` is set, with a record of them."""
 
     begin: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
     given: list[pa.RecordBatch] = field(default_factory=list)
-    #: When each batch was given, in seconds of `time.monotonic`, which is its rows' time as well.
+    #: When each batch was given, in seconds of `time.monotonic`, which is also the time of its rows.
     given_s: list[float] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -76,7 +75,7 @@ def _made() -> list[pa.RecordBatch]:
     weights = 1 / np.arange(1, _WORDS + 1)
     cumulated = np.cumsum(weights / weights.sum())
     sources = np.array([f"10.0.0.{number}" for number in range(_SOURCES)])
-    # Words are as frequent as those of a language (Zipf).
+    # Words have the frequencies of a natural language (Zipf).
     words = np.array([f"word-{number}" for number in range(_WORDS)])
     return [
         pa.RecordBatch.from_arrays(
@@ -94,7 +93,7 @@ def _made() -> list[pa.RecordBatch]:
 
 
 def made_at(number: int, now_s: float | None = None) -> pa.RecordBatch:
-    """Return the rows of a feed, of a time, or of one that goes by its number."""
+    """Return the rows of feed `number`. Their time is `now_s`, or else follows from the number."""
     rows = _made()[number % _MADE]
     now_s = number / FEEDS_PER_S if now_s is None else now_s
     times = pa.array(np.full(rows.num_rows, int(now_s * _US))).cast(TIME)
@@ -104,7 +103,7 @@ def made_at(number: int, now_s: float | None = None) -> pa.RecordBatch:
 
 class SideQuery(ABC):
     name: ClassVar[str]
-    #: Columns of a row of the output that are its key, its place and its count.
+    #: The columns of an output row that hold its key, position and count.
     columns: ClassVar[tuple[str, str, str]]
 
     @abstractmethod
@@ -112,14 +111,14 @@ class SideQuery(ABC):
 
     @abstractmethod
     def expected(self, given: Sequence[pa.RecordBatch]) -> list[Row]:
-        """Return the output of a batch over all rows, key by key, the rows of each in their order."""
+        """Return the output of a batch over all rows by key, each key's rows in order."""
 
     @abstractmethod
     def offered_s(self, rows: Sequence[Row], given_s: Sequence[float]) -> NDArray[np.float64]:
-        """Return when the last input row of which each row depends was offered, or may have been."""
+        """Return for each row when the last input row that affects it was offered, or may have been."""
 
     def rows_of(self, batch: pa.RecordBatch) -> list[Row]:
-        """Return rows of the sink as they are compared."""
+        """Return rows of the sink in the form for comparison."""
         key, place, count = (batch.column(name) for name in self.columns)
         return list(zip(key.to_pylist(), place.cast(pa.int64()).to_pylist(), count.to_pylist(), strict=True))
 
@@ -129,7 +128,7 @@ class SideQuery(ABC):
 
 
 class FailedLogins(SideQuery):
-    """Failed log-ins per source in windows of a second, every 50 ms. A row's place is its window's begin."""
+    """Failed log-ins per source in windows of a second, every 50 ms. A row's position is its window's start."""
 
     name = "failed log-ins"
     columns = ("source", "window_start", "count")
@@ -161,13 +160,13 @@ class FailedLogins(SideQuery):
 
 
 class WordCounts(SideQuery):
-    """The count of each word so far, for each row. A row's place is the number of its input row."""
+    """The count of each word so far, for each row. A row's position is the number of its input row."""
 
     name = "word counts"
     columns = ("word", "n", "count")
 
     def network(self) -> Network:
-        # It is sent to nodes as it is: they need not have this module.
+        # Nodes receive its code, because they may lack this module.
         def counted(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
             words, codes = np.unique(rows.column("word").to_numpy(zero_copy_only=False), return_inverse=True)
             keys = pa.array(words, pa.string())

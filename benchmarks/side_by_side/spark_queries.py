@@ -1,8 +1,8 @@
 """Spark's own way to run the queries: micro-batches, and Real-time Mode (Spark 4.1 and newer, aggregates 4.3).
 
-Rows come from the memory of the driver (`LowLatencyMemoryStream`, which Real-time Mode takes as it takes Kafka), a
-feed in one string. Checkpoints are on peacefs. The executor with the most processor time is killed. Micro-batches
-go on by themselves; a query in Real-time Mode fails, and is started again at once.
+Rows come from the driver's memory (`LowLatencyMemoryStream`, which Real-time Mode reads like Kafka), one feed per
+string. Checkpoints are on peacefs. The executor with the most processor time is killed. Micro-batches continue by
+themselves; a query in Real-time Mode fails, and is restarted at once.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .queries import FailedLogins, Feed, Row, SideQuery, WordCounts
 from .usage import descendants
 
 _PATIENT_S = 120.0
-#: The source and the word of rows that are not of the load: the first one, and one that ends all windows.
+#: Source and word of rows outside the load: the first row, and a row that ends all windows.
 _END = "end"
 _END_AFTER_S = 10.0
-#: The least that Spark allows between checkpoints of Real-time Mode.
+#: The shortest interval that Spark allows between checkpoints in Real-time Mode.
 _CHECKPOINT_EVERY = "5 seconds"
-#: It takes the second format alone, where our settings choose the first.
+#: Real-time Mode requires the second format; our settings choose the first.
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
@@ -49,7 +49,7 @@ class SparkQuery(ABC):
         self._spark = spark
         self._checkpoint = checkpoint
         self._stream: Any = None
-        #: A StreamingQuery, once it has begun.
+        #: A StreamingQuery, once started.
         self._query: Any = None
         self._feeding: threading.Thread | None = None
         self._given = Feed()
@@ -64,7 +64,7 @@ class SparkQuery(ABC):
         kind = jvm.org.apache.spark.sql.execution.streaming.sources.LowLatencyMemoryStream
         self._stream = kind.apply(self._spark._jsparkSession, 1, jvm.org.apache.spark.sql.Encoders.STRING())
         self._begin(query, output)
-        # The first row takes as long as a JVM takes that has done nothing yet.
+        # The first row takes as long as a cold JVM needs.
         self._add_text(f"{_END},{_END},0,1,-1")
         self._await_first()
         self._given = feed
@@ -93,24 +93,24 @@ class SparkQuery(ABC):
         if self._query is not None:
             self._query.stop()
 
-    # -- of each kind -------------------------------------------------------------------------------------
+    # -- for each kind ------------------------------------------------------------------------------------
 
     @abstractmethod
     def _begin(self, query: SideQuery, output: Output) -> None:
-        """Start the query on what is added to the stream."""
+        """Start the query on the stream's input."""
 
     @abstractmethod
     def _await_first(self) -> None:
-        """Wait until the row that was added first has been processed."""
+        """Wait until the first row has been processed."""
 
     @abstractmethod
     def _end(self) -> None:
-        """Wait until all that was added is at the sink."""
+        """Wait until all input is at the sink."""
 
     # -- rows -----------------------------------------------------------------------------------------------
 
     def _lines(self) -> DataFrame:
-        """Return the rows of the source."""
+        """Return the rows of the source as strings."""
         text = DataFrame(self._stream.toDF(), self._spark)
         lines = text.select(F.explode(F.split("value", "\n")).alias("line"))
         return lines.select(F.split("line", ",").alias("cells")).select(
@@ -183,7 +183,7 @@ class MicroBatches(SparkQuery):
 
 
 class WordsInMicroBatches(MicroBatches, ShowsLatest):
-    """Put out the last count of a word that comes several times in a batch."""
+    """Output the last count of a word that occurs several times in a batch."""
 
 
 class RealTime(SparkQuery, ShowsLatest):
@@ -220,7 +220,7 @@ class RealTime(SparkQuery, ShowsLatest):
         )
 
     def _watch(self) -> None:
-        """Start the query again whenever it has failed."""
+        """Restart the query whenever it fails."""
         while not self._closing:
             try:
                 self._query.awaitTermination()
@@ -250,7 +250,7 @@ class RealTime(SparkQuery, ShowsLatest):
             raise TimeoutError("Real-time Mode gives no row")
 
     def _end(self) -> None:
-        """Wait for the last row, and until no more come: such a query never has nothing to do."""
+        """Wait for the last row, and until no more arrive: such a query is never idle."""
         deadline_s = time.monotonic() + _PATIENT_S
         last, seen, looked = self._given.rows - 1, 0, False
         while not looked or seen < len(self._output.rows):
@@ -271,7 +271,7 @@ class RealTime(SparkQuery, ShowsLatest):
 
 
 def _to_socket(port: int) -> Any:
-    """Return a writer that sends each row to this program as it comes."""
+    """Return a writer that sends each row to this program at once."""
 
     class ToSocket:
         def open(self, partition: int, epoch: int) -> bool:
@@ -291,7 +291,7 @@ def _to_socket(port: int) -> Any:
 
 
 def executors() -> list[int]:
-    """Return the processes of executors that this program's Spark has started."""
+    """Return the processes of the executors that this program's Spark has started."""
     found = []
     for pid in descendants(os.getpid()):
         with contextlib.suppress(OSError):
@@ -305,6 +305,6 @@ def _row(row: Sequence[Any]) -> Row:
 
 
 def spark_queries(query: SideQuery) -> Iterator[type[SparkQuery]]:
-    """Return the ways in which Spark runs a query, or refuses it."""
+    """Return the ways in which Spark can run a query."""
     yield WordsInMicroBatches if isinstance(query, WordCounts) else MicroBatches
     yield RealTime

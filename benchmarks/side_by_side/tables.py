@@ -33,7 +33,7 @@ class Cell:
 
 
 def costs(cell: Cell, played: Played) -> dict[str, Any]:
-    """Return a row of what a run cost, and of what failures did to it."""
+    """Return a row with the costs of a run, and the effects of its failures."""
     return {
         **cell.row,
         "µs a row": played.usage.processor_us,
@@ -57,7 +57,7 @@ def latencies(cell: Cell, played: Played) -> dict[str, Any]:
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:
-    """Keep the columns of a latency row that the page shows; the command prints all of them."""
+    """Keep the columns of a latency row that the page shows. The command prints all of them."""
     return {name: row[name] for name in ("technique", "on", *_LATENCIES_SHOWN)}
 
 
@@ -68,7 +68,7 @@ def heading_of(query: str) -> str:
 def page_text(
     found: Mapping[Cell, Played], absent: Mapping[Cell, str], loads: Mapping[str, QueryLoad], machine: str
 ) -> str:
-    """Return the tables as they stand in a page."""
+    """Return the tables as Markdown."""
     parts = [f"Measured by {machine}.\n"]
     for query in dict.fromkeys(cell.query for cell in (*found, *absent)):
         mine = {cell: played for cell, played in found.items() if cell.query == query}
@@ -93,7 +93,7 @@ def page_text(
 
 
 def publish(page: Path, text: str) -> None:
-    """Put the tables into a page, between its marks."""
+    """Write the tables into a page, between its marks."""
     before, _, rest = page.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
     page.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{after}")

@@ -1,4 +1,4 @@
-"""The course of a run, by when rows were offered and when what they made was at the sink."""
+"""The course of a run: when rows were offered, and when their output reached the sink."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from .queries import Row, SideQuery
 
-#: So long no row may be late before a recovery counts as over.
+#: A recovery is over when no row has been late for this long.
 _QUIET_S = 0.25
-#: A row is late if it takes this much longer than 99 of 100 did before the failure, and twice as long.
+#: A row is late if it takes this much longer than 99 of 100 rows before the failure, and at least twice as long.
 _LATE_S = 0.05
 
 Times = NDArray[np.float64]
@@ -21,7 +21,7 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds; nan where there were no rows."""
+    """Latencies in milliseconds; nan if there were no rows."""
 
     p50_ms: float
     p99_ms: float
@@ -37,9 +37,9 @@ class Latency:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Rows in the order in which they were offered. `arrived_s` is infinite for one that never came.
+    """Rows in the order in which they were offered. `arrived_s` is infinite for rows that never arrived.
 
-    `from_s`: what was offered before only warmed up. `kills_s` is in order, and `until_s` is the end.
+    Rows offered before `from_s` are the warm-up. `kills_s` is in order, and `until_s` is the end.
     """
 
     offered_s: Times
@@ -50,7 +50,7 @@ class Timeline:
 
     @property
     def late_s(self) -> float:
-        """Return the latency from which on a row is late."""
+        """Return the latency above which a row is late."""
         p99_s = self.before.p99_ms / 1000
         return max(2 * p99_s, p99_s + _LATE_S)
 
@@ -67,14 +67,16 @@ class Timeline:
         return self._latency(zip(self._recovered(), (*self.kills_s[1:], self.until_s), strict=True))
 
     def recoveries_s(self) -> list[float]:
-        """Return for each failure how long it took until rows were there again, and none late; else infinity."""
+        """Return for each failure the time until rows arrived again and none was late; infinity if that never
+        happened.
+        """
         return [end - kill for kill, end in zip(self.kills_s, self._recovered(), strict=True)]
 
     def _recovered(self) -> list[float]:
         return [self._recovered_at(kill, upto) for kill, upto in itertools.pairwise((*self.kills_s, self.until_s))]
 
     def _recovered_at(self, kill_s: float, upto_s: float) -> float:
-        """Return when the stretch of late and lost rows that a failure has begun was over."""
+        """Return when the late and lost rows after a failure ended."""
         late_s = self.late_s
         took_s = self.arrived_s - self.offered_s
         mine = (self.offered_s >= kill_s - late_s) & (self.offered_s < upto_s)
@@ -106,9 +108,9 @@ def arrivals(
     *,
     latest: bool = False,
 ) -> tuple[Times, Times]:
-    """Return when each row that has to come was offered, and when it came first, by when it was offered.
+    """Return for each expected row when it was offered and first arrived, in the order of offers.
 
-    `first_s`: when each subject came first. `latest`: a row shows those of its key before it, too.
+    `first_s` is when each subject first arrived. With `latest`, a row also stands for earlier rows of its key.
     """
     arrived = np.array([first_s.get(query.subject(row), float("inf")) for row in expected])
     if latest:
@@ -116,7 +118,7 @@ def arrivals(
             if expected[at][0] == expected[at + 1][0]:
                 arrived[at] = min(arrived[at], arrived[at + 1])
     offered = query.offered_s(expected, given_s)
-    # At the end of the stream windows are shown before they are over.
+    # At the end of the stream, windows are output before they are complete.
     inside = (offered <= given_s[-1]) & (arrived >= offered)
     order = np.argsort(offered[inside], kind="stable")
     return offered[inside][order], arrived[inside][order]

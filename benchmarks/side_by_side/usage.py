@@ -1,4 +1,4 @@
-"""Processor time, memory and loopback bytes of all processes that were started from here."""
+"""Processor time, memory and loopback bytes of all processes that this program started."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _NETWORK = "/proc/thread-self/ns/net"
 
 @contextlib.contextmanager
 def own_network() -> Iterator[bool]:
-    """Give this thread, and all processes that it starts, a loopback of their own, if that is allowed.
+    """Give this thread and its later child processes a loopback of their own, if permitted.
 
-    Only so are its counters those of one run, whatever else the machine does. Yields whether it is so.
+    Only then do its counters belong to one run, whatever else the machine does. Yield whether it succeeded.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     before = os.open(_NETWORK, os.O_RDONLY)
@@ -41,13 +41,13 @@ def own_network() -> Iterator[bool]:
 
 
 def loopback_bytes() -> int:
-    """Return the bytes that went over loopback so far, with TCP's own."""
+    """Return the bytes sent over loopback so far, including TCP's headers."""
     lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
     return next(int(line.split(":")[1].split()[8]) for line in lines if line.lstrip().startswith("lo:"))
 
 
 def descendants(pid: int, but: Collection[int] = ()) -> list[int]:
-    """Return the processes that a process has started, and those that they have; not `but`, and what they have."""
+    """Return a process's descendants, except `but` and the descendants of `but`."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -63,7 +63,7 @@ def descendants(pid: int, but: Collection[int] = ()) -> list[int]:
 
 
 def memory_bytes(pids: Collection[int]) -> int:
-    """Return the memory of processes; pages that several share count once in all."""
+    """Return the memory of processes. Shared pages count once in total."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -74,7 +74,7 @@ def memory_bytes(pids: Collection[int]) -> int:
 
 @dataclass(frozen=True)
 class Reading:
-    """The costs until a moment: rows given, processor time of this program and its processes, bytes."""
+    """Costs up to some moment: rows given, processor time of this program and its processes, bytes."""
 
     rows: int
     processor_s: float
@@ -91,7 +91,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Usage:
-    """Processor time and bytes for each row of the source; the memory of nodes."""
+    """Processor time and bytes per row of the source, and the memory of nodes."""
 
     processor_us: float
     link_bytes: float

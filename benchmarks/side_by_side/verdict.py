@@ -1,4 +1,4 @@
-"""The verdict on an output: rows that are lost, come again, or are wrong, and the kind of recovery of HA."""
+"""The verdict on an output: lost, repeated and wrong rows, and HA's kind of recovery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Row = TypeVar("_Row", bound=Hashable)
 
 @dataclass(frozen=True)
 class Verdict:
-    """Numbers of rows of the output. `wrong` are such as no run without a failure has."""
+    """Numbers of output rows. `wrong` are rows that no failure-free run can have."""
 
     lost: int
     repeated: int
@@ -25,7 +25,7 @@ class Verdict:
 
 
 def judge(expected: Sequence[_Row], observed: Sequence[_Row], subject: Callable[[_Row], Hashable]) -> Verdict:
-    """Compare outputs; `subject` says what a row speaks of, as a window and a key."""
+    """Compare outputs. `subject` identifies a row, for instance by window and key."""
     seen = {subject(row) for row in observed}
     return Verdict(
         lost=len({subject(row) for row in expected} - seen),
@@ -38,10 +38,10 @@ def judge(expected: Sequence[_Row], observed: Sequence[_Row], subject: Callable[
 def judge_by_key(
     query: SideQuery, expected: Sequence[Row], observed: Sequence[Row], *, latest: bool = False
 ) -> Verdict:
-    """Compare rows key by key: no technique promises anything about the order of rows of different keys.
+    """Compare rows key by key, because no technique promises an order between keys.
 
-    `latest`: of rows of one key that are made together only the last one comes out, as from Spark in update mode,
-    so that others are not missed.
+    With `latest`, of rows of one key that are made together only the last one is output, as in Spark's update
+    mode. So the others do not count as lost.
     """
     if latest:
         last = {row[0]: row for row in expected}

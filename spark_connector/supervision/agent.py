@@ -1,8 +1,8 @@
-"""The agent: a service on a node that may run queries. It starts what its list allows and the coordinator wants.
+"""The agent: a service on a node that runs queries. It starts what its list allows and the coordinator orders.
 
-One thread. Every second, and whenever a run has ended, it tells the coordinator what it runs and is answered with
-all that it is to run; between two answers nothing is begun. What it runs ends with it, or when the coordinator has
-not answered for a while: each run's guard sees to that (`run_guard`), whatever has become of the agent.
+It uses one thread. Every second, and whenever a run has ended, it reports its runs to the coordinator. The answer
+lists all runs that it should have; between two answers it starts nothing. Each run has a guard (`run_guard`),
+which ends the run when the agent is gone or the coordinator has been silent for too long.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from .run_tokens import RunTokens
 from .standby_letters import StandbyLetters
 
 agent_beat_interval_s: Final = 1.0
-# One with a standby that waits asks more often: the query stands still until it hears.
+# With a waiting standby, the agent asks more often: the query stands still until the standby has its run.
 agent_beat_with_standby_interval_s: Final = 0.2
-# An answer that comes later is of no use: what it says may not be so any more.
+# A later answer is ignored, because it may be outdated.
 agent_answer_timeout_s: Final = 3.0
 run_logs_sent_max: Final = 8
 _PASSED_THROUGH_MODE: Final = 0o711
@@ -65,9 +65,10 @@ log = logging.getLogger("peacefs.agent")
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """The options of an agent. `coordinator` is its port for datanodes; logs of runs lie in `directory`.
+    """The options of an agent. `coordinator` is its port for datanodes; `directory` has the logs of runs.
 
-    `host` is how the node is called by its datanode, if it has one: that says which replicas are near.
+    `host` is the name by which the local datanode is known, if there is one. It determines which replicas are
+    near.
     """
 
     directory: Path
@@ -78,7 +79,7 @@ class AgentOptions:
     rack: str = ""
     secret_file: Path | None = None
     tls: TlsFiles | None = None
-    #: The other coordinators of the cluster, one of which leads.
+    #: The other coordinators of the cluster. One of all of them leads.
     more_coordinators: tuple[tuple[str, int], ...] = ()
     #: True if a coordinator on another machine may be reached without TLS.
     no_tls: bool = False
@@ -133,9 +134,9 @@ def run(options: AgentOptions) -> None:
 
 
 class Agent:
-    """Speaks with the coordinator, for as long as `serve` runs: says what runs here, and has orders carried out.
+    """Reports runs to the coordinator and carries out its orders, for as long as `serve` runs.
 
-    Used from one thread, but for the event that stops it.
+    Used from one thread, except for the event that stops it.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class Agent:
         self._name = options.name or host
         self._process = uuid.uuid4().hex
         self._me = Identity("", "agent", self._name, signer)
-        #: The logs that the last orders asked for.
+        #: The logs that the last orders requested.
         self._logs_wanted: list[Key] = []
         self._was_answered = False
         self._contact = CoordinatorContact()
@@ -163,7 +164,7 @@ class Agent:
         self._turns = CoordinatorTurns(len(self._coordinators))
 
     def serve(self) -> None:
-        """Until told to stop; nothing that it started is left then. Raises StartupError if it is refused."""
+        """Serve until told to stop, then stop everything it has started. Raises StartupError if it is refused."""
         try:
             while not self._stop.is_set():
                 pause_s = self._speak()
@@ -176,7 +177,7 @@ class Agent:
     # -- with the coordinator --------------------------------------------------------------------------
 
     def _speak(self) -> float:
-        """Over one connection, for as long as it lasts; return after how many seconds to try again."""
+        """Talk over one connection until it ends. Return the number of seconds to wait before the next attempt."""
         try:
             connection = self._connected()
             with contextlib.closing(connection):
@@ -243,7 +244,9 @@ class Agent:
         )
 
     def _sign_off(self) -> None:
-        """So that what ran here is started elsewhere at once; who does not hear it finds out by the silence."""
+        """Tell the coordinator that the runs have ended, so that it starts them elsewhere at once, not after a
+        timeout.
+        """
         if not self._was_answered:
             return
         with contextlib.suppress(PeerError):

@@ -1,4 +1,4 @@
-"""The runs of one agent: processes that it has started, handed a run to, stopped, or seen end."""
+"""The runs of one agent: the processes that it starts, stops, or turns from standbys into runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .run_process import RunProcess, tail_of
 from .run_tokens import RunTokens
 from .standby_letters import StandbyLetters
 
-# A run that is to stop has so long before it is killed.
+# How long a run that should stop has before it is killed.
 run_stop_grace_s: Final = 3.0
 run_logs_kept_max: Final = 5
 
@@ -31,9 +31,10 @@ _POLL_S = 0.05
 
 
 class LocalRuns:
-    """The runs on this node. Used by the agent, from its one thread.
+    """The runs on this node, used from the agent's one thread.
 
-    Of a query one run has a process at a time, beside its standby; nothing is started but what the list allows.
+    A query has at most one run with a process at a time, besides its standby. Only commands on the list are
+    started.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class LocalRuns:
         letters: StandbyLetters,
         tls: TlsIdentity | None = None,
     ) -> None:
-        """`tls` is what runs reach the cluster by."""
+        """`tls` is what runs need to reach the cluster."""
         self.listed = listed
         self._accounts = accounts
         self._logs = logs
@@ -53,15 +54,15 @@ class LocalRuns:
         self._letters = letters
         self._tls = tls
         self._running: dict[Key, RunProcess] = {}
-        #: The standbys that some of these runs were.
+        #: The standbys whose processes became runs, by run.
         self._taken: dict[Key, Key] = {}
         self._ended: dict[Key, RunReport] = {}
-        #: Those that the coordinator does not want any more.
+        #: Runs that the coordinator no longer wants.
         self._unwanted: set[Key] = set()
 
     @property
     def are_running(self) -> bool:
-        """Return whether any process runs."""
+        """Return whether any process is running."""
         return bool(self._running)
 
     @property
@@ -70,23 +71,23 @@ class LocalRuns:
         return bool(self._letters.waiting)
 
     def reports(self) -> list[RunReport]:
-        """Return what the coordinator is told: runs that go on, and those that have ended."""
+        """Return the report for the coordinator: running and ended runs."""
         running = [RunReport(*key, is_ready=self._letters.is_ready(key)) for key in self._running]
         return [*running, *self._ended.values()]
 
     def encourage(self) -> None:
-        """Let the runs go on, because the coordinator knows of them."""
+        """Tell the guards that the coordinator has answered, so that the runs continue."""
         for process in self._running.values():
             process.encourage()
 
     def log_tail(self, key: Key) -> str:
-        """Return the end of a run's log; of one that took over from a standby only while it runs."""
+        """Return the end of a run's log. A run that took over from a standby has its log only while it runs."""
         process = self._running.get(key)
         query, run = key
         return tail_of(self._logs / f"{query}.{run}.log") if process is None else process.log_tail()
 
     def obey(self, orders: AgentOrders, until_s: float) -> None:
-        """Do what the orders want. Start nothing after `until_s`: by then other orders may have been given."""
+        """Carry out the orders. Start nothing after `until_s`, because newer orders may exist by then."""
         steps = reconcile(self._running, self._ended, orders.runs, self._letters.waiting)
         for order in steps.take_over:
             self._hand_over(order, orders.coordinator)
@@ -98,13 +99,13 @@ class LocalRuns:
                 self._tokens.keep(order, self._accounts.of(order.user))
         for order in steps.start:
             if time.monotonic() > until_s:
-                return  # this process was held up
+                return  # this process was delayed
             self._start(order, orders.coordinator)
 
     def _start(self, order: RunOrder, coordinator: str) -> None:
         key = key_of(order)
         if len(self._running) >= self.listed.runs_max:
-            return  # one of them is to end first
+            return  # one of the runs has to end first
         self._drop_old_logs(order.query)
         try:
             account = self._accounts.of(order.user)
@@ -124,7 +125,7 @@ class LocalRuns:
         log.info("query %s, %s %s: %s was started", order.query, what, order.run, order.command)
 
     def _hand_over(self, order: RunOrder, coordinator: str) -> None:
-        """Give the process of a standby a run, of which it is the driver from now on."""
+        """Give a standby's process a run, whose driver it is from now on."""
         standby, key = standby_of(order), key_of(order)
         self._running[key] = self._running.pop(standby)
         self._taken[key] = standby
@@ -133,7 +134,7 @@ class LocalRuns:
         log.info("query %s: standby %s takes over, as run %s", order.query, order.takes_over_from, order.run)
 
     def pause(self, seconds: float, stop: threading.Event) -> None:
-        """Wait until so many seconds are over, or `stop` is set, or a run has ended."""
+        """Wait for so many seconds, or until `stop` is set or a run ends."""
         until_s = time.monotonic() + seconds
         while not self._note_ended() and (left_s := until_s - time.monotonic()) > 0:
             for key in self._unwanted & self._running.keys():
@@ -152,7 +153,7 @@ class LocalRuns:
         return bool(ended)
 
     def end_all(self) -> None:
-        """Stop all runs, and return when nothing of them is left."""
+        """Stop all runs. Return when all their processes are gone."""
         deadline_s = time.monotonic() + run_stop_grace_s
         while self._running and time.monotonic() < deadline_s:
             for process in self._running.values():
@@ -167,7 +168,7 @@ class LocalRuns:
         self._ended.clear()
 
     def _drop_old_logs(self, query: str) -> None:
-        """Delete all but the last logs of a query's runs."""
+        """Delete a query's logs except for the last few runs."""
         logs = [path for path in self._logs.iterdir() if path.name.startswith(f"{query}.")]
         logs.sort(key=lambda path: path.stat().st_mtime)
         for path in logs[: max(0, len(logs) - 2 * run_logs_kept_max)]:

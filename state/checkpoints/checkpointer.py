@@ -1,4 +1,4 @@
-"""Checkpoints of a page manager's pages, which go on changing meanwhile, and their recovery (SGuard 4.4 and 5)."""
+"""Write checkpoints of a page manager's pages while the pages change, and recover them (SGuard 4.4 and 5)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from .reserve import Reserve
 from .standby_thread import NoThread, PageWriter, StandbyThread
 from .store import CheckpointStore, PendingWrite, WriteRequest
 
-# The number of checkpoints kept of a unit.
+# Number of checkpoints kept per unit.
 state_checkpoints_kept_default: Final = 2
-# A checkpoint that waits for its turn checks so often whether it is still wanted.
+# Interval in which a checkpoint that waits for its turn checks whether it was cancelled.
 state_turn_poll_s: Final = 0.05
 
 
@@ -45,11 +45,11 @@ _WRITER = "peacefs-state-checkpoint"
 
 
 class Checkpointer:
-    """Writes checkpoints of one unit, one at a time, and loads them. For the thread that the pages belong to.
+    """Writes checkpoints of one unit, one at a time, and loads them. Use it from the pages' own thread.
 
-    Each holds all page sets of the manager, or those `page_sets` alone. Only pages that changed since the last one
-    are written; it refers to at most `generations_max - 1` older ones for the others. The last `keep` of the unit
-    are kept; with None all are, and somebody else removes them.
+    A checkpoint contains all page sets of the manager, or only `page_sets`. It writes only pages that changed
+    since the last checkpoint; for the others it refers to at most `generations_max - 1` older checkpoints. The
+    last `keep` checkpoints of the unit are kept. With None all are kept, and somebody else removes them.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Checkpointer:
         reserve: bool = True,
         in_background: bool = True,
     ) -> None:
-        """With `reserve` memory for clones is asked for ahead: as much as the pages have.
+        """With `reserve`, allocate memory for clones in advance: as much as the pages use.
 
-        Without `in_background` a checkpoint is written when it is started, and no thread is begun.
+        Without `in_background`, a checkpoint is written in the call that starts it, without a thread.
         """
         if generations_max < 1 or (keep is not None and keep < 1):
             raise BadRequest(f"generations_max is {generations_max} and keep is {keep}: both must be at least 1")
@@ -80,7 +80,7 @@ class Checkpointer:
         self._keep = keep
         self._last: int | None = None
         self._next: int | None = None
-        #: The number of pages that each checkpoint has stored, for those whose pages the last one needs.
+        #: Number of pages that each checkpoint has stored, for the checkpoints whose pages the last one needs.
         self._stored_counts: dict[int, int] = {}
         self._running: RunningCheckpoint | None = None
         self._given_up: PendingWrite | None = None
@@ -91,34 +91,34 @@ class Checkpointer:
 
     @property
     def idle(self) -> bool:
-        """Return whether none is being written, so that another may begin."""
+        """True if no checkpoint is being written, so that another one may begin."""
         self._pages.settle()
         return self._running is None
 
     @property
     def reserved(self) -> bool:
-        """Return whether memory for the clones of the next checkpoint is there, as far as the machine has it."""
+        """True if memory for the next checkpoint's clones is allocated, as far as the machine has it."""
         return self._reserve is None or self._reserve.ready
 
     # -- writing -----------------------------------------------------------------------------------
 
     def begin(self, *, full: bool = False, patience_s: float | None = None) -> RunningCheckpoint:
-        """Begin a checkpoint of the pages as they are now, and return at once: they may be changed meanwhile.
+        """Begin a checkpoint of the present pages and return at once. The pages may be changed meanwhile.
 
-        With `full` all pages are written, whatever is stored already. When its turn to be written is more than
-        `patience_s` away it is cancelled, so that no page need be cloned meanwhile; the next one keeps its place
-        in the queue. Raises StateError while another is underway.
+        With `full`, write all pages, even if they are stored already. If the turn to write is more than
+        `patience_s` away, cancel the checkpoint, so that no page is cloned while it waits; the next checkpoint
+        keeps the place in the queue. Raises StateError while another checkpoint is under way.
         """
         return self.start(self.prepare(full=full), patience_s=patience_s)
 
     def prepare(
         self, sequence: int | None = None, *, full: bool = False, flush: Callable[[], None] = lambda: None
     ) -> PreparedCheckpoint:
-        """Take the pages as they are now, to be written by `start`, or forgotten by `cancel`.
+        """Capture the present pages, to be written by `start` or dropped by `cancel`.
 
-        This is the pause, with `flush`, which puts into the pages what is kept beside them. Until it is started
-        nothing is written, and pages that change are cloned. With a `sequence` of one's own the store is not asked
-        for the last one. Raises StateError while another is underway, or for a sequence that is too low.
+        This is the pause of a checkpoint. It includes `flush`, which writes data kept outside the pages into them.
+        Until `start`, nothing is written and changed pages are cloned. With a `sequence`, the store is not asked
+        for the last one. Raises StateError while another checkpoint is under way, or if the sequence is too low.
         """
         self._pages.settle()
         if sequence is None:
@@ -142,7 +142,7 @@ class Checkpointer:
         return PreparedCheckpoint(snapshot, perf_counter() - begun_s)
 
     def start(self, prepared: PreparedCheckpoint, *, patience_s: float | None = None) -> RunningCheckpoint:
-        """Begin to write what was prepared, and return at once; `patience_s` as for `begin`."""
+        """Begin to write the prepared checkpoint and return at once. `patience_s` is as in `begin`."""
         snapshot = prepared.snapshot
         running = RunningCheckpoint(snapshot.sequence, prepared.pause_s, self._pages.settle)
         self._running = running
@@ -158,11 +158,13 @@ class Checkpointer:
         return StandbyThread(_WRITER) if self._in_background else NoThread()
 
     def cancel(self, prepared: PreparedCheckpoint) -> None:
-        """Forget what was prepared and not started."""
+        """Drop a checkpoint that was prepared and not started."""
         self._pages.cancelled(prepared.snapshot)
 
     def checkpoint(self, *, full: bool = False, timeout_s: float | None = None) -> PublishedPages:
-        """Write a checkpoint and wait until it is there. Raises why it is not; the pages are as they were then."""
+        """Write a checkpoint and wait until it is published. If it fails, raise the reason; the pages are
+        unchanged.
+        """
         return self.begin(full=full).result(timeout_s)
 
     def _write(
@@ -174,7 +176,7 @@ class Checkpointer:
         given_up: PendingWrite | None,
         patience_s: float | None,
     ) -> None:
-        """Run on a thread of its own, which posts what the manager has to know."""
+        """Write a checkpoint on the writer's thread, and post its events to the manager."""
         pending: PendingWrite | None = None
         try:
             sums = sums_of(self._pages.frames.words, snapshot.frames)
@@ -234,7 +236,7 @@ class Checkpointer:
                 return tuple(gone[:number])
         return tuple(gone)
 
-    # -- what the thread that writes posts, and the owner's thread then does -------------------------
+    # -- events of the writer's thread, handled on the owner's thread ---------------------------------
 
     def _written(self, snapshot: PageSnapshot, begin: int, end: int) -> None:
         size = snapshot.page_bytes
@@ -254,12 +256,12 @@ class Checkpointer:
         self._news.set()
 
     def _wait_for_room(self) -> bool:
-        """Wait for pages to be written, on the owner's thread. False: none were being written."""
+        """Wait on the owner's thread until pages are written. Return False if none are being written."""
         if self._running is None:
             return False
         self._news.clear()
         if self.idle:
-            # It has ended just now, and may have left room.
+            # The write has just ended, and may have freed frames.
             return True
         if self._pages.frames.used == self._pages.frames.count:
             self._news.wait()
@@ -269,12 +271,12 @@ class Checkpointer:
     # -- recovery ----------------------------------------------------------------------------------
 
     def load(self, sequence: int | None = None) -> Loaded | None:
-        """Load a checkpoint into the manager, the latest that is sound; None: there is none at all.
+        """Load the latest sound checkpoint into the manager. Return None if there is no checkpoint at all.
 
-        Called before structures are created, which then find what they held; nobody else may be writing the unit.
-        One that is damaged is logged, and the one before it is tried, unless it was asked for by `sequence`.
-        Raises CheckpointDamaged when none is sound, FileNotFound for a sequence that is not there, StateError when
-        there are page sets already.
+        Call this before structures are created, which then find their old content. Nobody else may be writing the
+        unit. A damaged checkpoint is logged, and the one before it is tried, unless `sequence` asks for one
+        checkpoint. Raises CheckpointDamaged if none is sound, FileNotFound if the sequence does not exist,
+        StateError if page sets already exist.
         """
         if self._pages.names:
             raise StateError("there are page sets already; load before creating structures")
@@ -299,7 +301,7 @@ class Checkpointer:
         return None
 
     def close(self) -> None:
-        """Give up a checkpoint that is being written, and wait until nothing of it goes on."""
+        """Cancel a checkpoint that is being written, and wait until its write has stopped."""
         if self._reserve is not None:
             self._reserve.close()
         running = self._running
@@ -314,7 +316,7 @@ class Checkpointer:
 
 
 def _runs(frames: FrameNumbers) -> list[tuple[int, int]]:
-    """Join frames that follow one another, in pieces that are let go one after the other."""
+    """Join consecutive frames into pieces that are released one after the other."""
     if not len(frames):
         return []
     cuts = np.flatnonzero(np.diff(frames) != 1) + 1

@@ -1,4 +1,4 @@
-"""A cluster that asks who its callers are, and its administrator."""
+"""A cluster that authenticates callers, and its administrator."""
 
 from __future__ import annotations
 

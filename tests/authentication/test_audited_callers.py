@@ -1,4 +1,4 @@
-"""The audit log names who was authenticated, not who was claimed to be asking; and no credential."""
+"""The audit log names the authenticated user, not the claimed one, and contains no credential."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster that asks who its callers are, as real processes: over HTTP, in frames, at datanodes, by commands."""
+"""A cluster that authenticates callers, as processes: over HTTP, in frames, at datanodes, by commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from peacefs.protocol.messages import Message
 from peacefs.runtime.connections import SocketConnection
 
 pytestmark = pytest.mark.cluster
-#: One of each kind, and of those that name a user.
+#: One message of each kind, and one of each kind that names a user.
 CLOSED = [
     ("GET", "/webhdfs/v1/?op=LISTSTATUS&user.name=root"),
     ("GET", "/webhdfs/v1/?op=GETSERVERDEFAULTS"),
@@ -166,7 +166,7 @@ def test_administration_asks_for_an_administrators_token(http, administration, a
         assert answer.status_code == 403
         assert "administrator's token" in answer.json()["RemoteException"]["message"]
     root = administration.create(getpass.getuser(), 600, administrator=True).token
-    # The door is open: what is refused now is refused for what was asked.
+    # The connection is accepted; only the request can be refused from here on.
     if path in ("/v1/tokens", "/v1/tokens/clients") and method == "GET":
         assert http.request(method, path, headers=shown(root)).status_code == 200
     else:
@@ -192,7 +192,7 @@ def test_frames_are_from_whom_the_hello_shows(cluster, alice, bob):
         assert files.status("/user/alice/framed").owner == "alice"
     with PeaceFileSystem(cluster.http_address, token=bob) as files, pytest.raises(AccessDenied):
         files.read("/user/alice/framed")
-    # The forger names somebody else in the message.
+    # The forger names another user in the message.
     with PeaceFileSystem(cluster.http_address, "alice", token=bob) as files:
         for forged in (lambda: files.read("/user/alice/framed"), lambda: files.write("/user/alice/forged", b"x")):
             with pytest.raises(AccessDenied, match="may not act as alice"):
@@ -272,7 +272,7 @@ def test_keys_rotate_under_use_without_a_refusal(cluster, http, administration, 
                 return httpx.get(url, headers=shown(newer), trust_env=False, verify=False).status_code == 200  # noqa: B023
 
             good_at_once += is_good()
-            # A busy datanode may hear of the key a moment later than the coordinator uses it.
+            # A busy datanode may learn of the key slightly later than the coordinator uses it.
             wait_until(is_good, "the new key")
             assert (
                 httpx.get(url, headers=shown(alice), trust_env=False, verify=False).content == f"{number}".encode()
@@ -438,7 +438,7 @@ def test_no_token_is_written_to_a_log(cluster, administration, http, alice):
 
 
 def test_client_shows_its_token_to_no_datanode(cluster, alice, monkeypatch):
-    """Datanodes are trusted with chunks, not with who one is; and their addresses come over the network."""
+    """Datanodes are trusted with chunks, not with identities, and their addresses come over the network."""
     sent: list[tuple[int, bytes]] = []
     sending = SocketConnection.send
 

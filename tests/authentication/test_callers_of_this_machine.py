@@ -1,4 +1,4 @@
-"""Callers on the coordinator's own machine: the administrators' socket, and names believed on loopback."""
+"""Callers on the coordinator's machine: the administrators' socket, and trusted names on loopback."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_local_socket_is_for_the_services_own_user(cluster):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user can be had by root alone")
 def test_local_socket_turns_another_user_away_even_where_modes_let_it_in(cluster, tmp_path):
-    """As after a careless chmod -R: the peer's user is asked for all the same."""
+    """This protects after a careless chmod -R, because the peer's user is checked, too."""
     path = cluster.directory / "coordinator" / "admin" / "admin.socket"
     me = getpass.getuser()
     opened = [path, *(parent for parent in path.parents if parent != Path("/") and parent.owner() == me)]
@@ -88,7 +88,7 @@ def test_simple_authentication_on_loopback_is_as_before(tmp_path):
         ):
             administration.create("alice", 600)
         assert "authentication simple (names are believed)" in _log(cluster)
-        # The local socket is there, too.
+        # The local socket exists, too.
         with PeaceFileSystem(f"unix:{tmp_path}") as files:
             assert files.read("/user/alice/f") == b"x"
 

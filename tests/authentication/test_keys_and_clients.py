@@ -1,4 +1,4 @@
-"""The coordinator's records of tokens: committed, without a private key, and forgotten when they have ended."""
+"""The coordinator's records of tokens: committed, without private keys, and deleted when they have expired."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DAY_S = 86_400.0
 
 
 class World:
-    """A coordinator's credentials over a real store; time stands still until it is told."""
+    """A coordinator's credentials on a real store. Time moves only on request."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -203,7 +203,7 @@ def test_client_whose_secret_is_guessed_is_not_locked_out(world):
             with pytest.raises(OAuthFault) as told_to_wait:
                 await clients.by_secret("another", "a guess", "10.6.6.6")
             assert told_to_wait.value.status == 429
-            # Neither from elsewhere nor, once it has shown its secret, from the same address.
+            # Refused from elsewhere, and, once it has shown its secret, also from the same address.
             for address in ("10.0.0.1", "10.6.6.6"):
                 assert (await clients.by_secret(made.client.id, made.secret, address)).token
             world.now_s += wrong_secrets_memory_s

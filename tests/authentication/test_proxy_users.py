@@ -1,4 +1,4 @@
-"""Services act for others where the rules say so, as in Hadoop, and for nobody otherwise, whatever they try."""
+"""Services act for other users where rules as in Hadoop allow it, and never otherwise."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rules() -> ProxyUsers:
         ("oozie", "alice", "2001:db8::7"),
         ("oozie", "alice", "::ffff:10.1.2.3"),
         ("oozie", "carol", "127.0.0.1"),
-        # A superuser is acted for where it is named.
+        # A service may act for a superuser only if the rule names that superuser.
         ("oozie", "root", "127.0.0.1"),
         ("hue", "anybody", "203.0.113.9"),
     ],
@@ -73,7 +73,7 @@ def test_proxy_user_acts_for_whom_the_rules_name_from_where_they_say(rules, real
         ("alice", "bob", "127.0.0.1", "User: alice is not allowed to impersonate bob"),
         ("nowhere", "alice", "127.0.0.1", "Unauthorized connection for super-user: nowhere"),
         ("Oozie", "alice", "127.0.0.1", "User: Oozie is not allowed"),
-        # Neither `*` nor a group is for superusers.
+        # Neither `*` nor a group includes superusers.
         ("hue", "root", "127.0.0.1", "User: hue is not allowed to impersonate root"),
         ("hue", "admin", "127.0.0.1", "User: hue is not allowed to impersonate admin"),
         ("*", "alice", "127.0.0.1", "is not allowed"),
@@ -164,7 +164,7 @@ def test_proxy_user_makes_files_of_whom_it_acts_for_and_the_audit_log_names_both
         wait_until(lambda: len(audited(tmp_path, "/refused")) == 5, "the refusals are told")
         assert audited(tmp_path, "/user/alice/d")[0] == ("alice", "oozie", True)
         assert {allowed for _, _, allowed in audited(tmp_path, "/refused")} == {False}
-        # Rules that cannot be read change nothing, and ones that can are in force at once.
+        # Unreadable rules change nothing, and readable ones apply at once.
         rules = tmp_path / "proxy-users.toml"
         for said, is_allowed in (("nonsense", True), ("", False)):
             rules.write_text(said)
@@ -199,7 +199,7 @@ def test_proxy_user_with_a_token_writes_reads_and_fetches_delegation_tokens_for_
         assert begun.status_code == 307
         url = begun.headers["location"]
 
-        # The URL is of no use to others, nor with the pass of another URL, nor without its own.
+        # The URL is useless to others, with another URL's pass, and without its own pass.
         other = http.put("/webhdfs/v1/user/alice/x?op=CREATE&doas=alice&replication=1", headers=oozie)
         passes = [value for key, value in query_of(other.headers["location"]) if key == "proxypass"]
         assert httpx.put(url, headers=mallory, content=b"forged", trust_env=False, verify=False).status_code == 403
@@ -224,7 +224,7 @@ def test_proxy_user_with_a_token_writes_reads_and_fetches_delegation_tokens_for_
         for headers, doas in ((mallory, "alice"), (oozie, "mallory"), (oozie, "root"), (alice, "oozie")):
             refused = http.get(f"/webhdfs/v1/?op=GETDELEGATIONTOKEN&doas={doas}", headers=headers)
             assert remote(refused)[:2] == (403, AUTHORIZATION)
-        # REST knows no proxies.
+        # REST does not support proxy users.
         body = {"path": "/user/alice/y", "user": "alice"}
         assert http.post("/v1/files/create", json=body, headers=oozie).status_code == 403
 
@@ -234,7 +234,7 @@ def test_proxy_user_with_a_token_writes_reads_and_fetches_delegation_tokens_for_
         assert (said.owner, said.real_user, said.renewer) == ("alice", "oozie", "oozie")
         home = http.get(f"/webhdfs/v1/?op=GETHOMEDIRECTORY&delegation={given}").json()
         assert home == {"Path": "/user/alice"}
-        # It is alice's and nobody else's, and a changed one is nothing.
+        # It belongs to alice only, and a modified one is invalid.
         assert http.get(f"/webhdfs/v1/?op=GETHOMEDIRECTORY&delegation={given}&doas=oozie").status_code == 403
         raw = base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)).replace(b"alice", b"admin")
         changed = base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

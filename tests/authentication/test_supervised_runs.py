@@ -1,4 +1,4 @@
-"""Runs that agents start show the cluster whose query it is, not whose agent."""
+"""Runs started by agents authenticate as the query's user, not as the agent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ with PeaceFileSystem(address.http) as files:
     files.write(f"{root}/done", f"{file}\\n{os.geteuid()}".encode())
 """
 
-#: As root the agent gives the run an account of its own.
+#: As root, the agent gives the run an account of its own.
 ACCOUNT = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
 COMMANDS = f"""
 [commands.write]

@@ -1,4 +1,4 @@
-"""Credentials are verified with public keys alone: what holds, and all that does not."""
+"""Credentials are verified with public keys only; all kinds of invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _part(content: object) -> str:
 
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "EdDSA"])
 def test_bearer_token_cannot_choose_how_it_is_verified(algorithm):
-    """The classic forgeries: no signature, and the public key taken for a shared secret."""
+    """The classic forgeries: no signature, and the public key used as a shared secret."""
     payload = {"iss": "peacefs", "aud": "c1", "sub": "root", "jti": "x", "iat": 0, "exp": 4e9, "adm": True}
     signed = f"{_part({'alg': algorithm, 'kid': key_id(KEY.number)})}.{_part(payload)}"
     mac = hmac.digest(KEY.verification.public, signed.encode(), hashlib.sha256)

@@ -1,4 +1,4 @@
-"""Strangers reach the web page's files, and whether the coordinator is well; all data want a token."""
+"""Without a token one can get the web page's files and the health status, but no data."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_live_views_are_for_who_has_a_token_and_say_who_that_is(
     assert httpx.get(f"{cluster.http_address}/v1/live/none", headers=headers, timeout=180).status_code == 404
     administration.revoke(token.id)
     assert httpx.get(f"{cluster.http_address}/v1/live/cluster", headers=headers, timeout=180).status_code == 401
-    # One that was open ends by then, and is not let in again.
+    # An open stream ends by then, and cannot be opened again.
     assert live_stream_s_max <= 60
 
 

@@ -1,4 +1,4 @@
-"""The table of docs/security.md: what each caller is shown of what is ann's, and of the machines."""
+"""The table of docs/security.md: what each caller may see of ann's data and of the machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 pytestmark = pytest.mark.cluster
 
 NAME, SECRET, ROOT, HOST = "orders-of-ann", "--key=a7f3c1", "/of-ann/orders", "machine-of-ann"
-#: Who is shown what belongs to ann, and what belongs to the machines.
+#: Who may see what belongs to ann, and what belongs to the machines.
 ANNS, MACHINES, ALL = (
     {"ann", "root", "administrator"},
     {"root", "administrator"},
@@ -30,7 +30,7 @@ class World(NamedTuple):
 
     cluster: LocalCluster
     tokens: Mapping[str, str]
-    #: What was shown already, by caller and path.
+    #: Results so far, by caller and path.
     seen: dict[tuple[str, str], str]
 
     def asked(self, who: str, path: str) -> httpx.Response:
@@ -38,7 +38,7 @@ class World(NamedTuple):
         return httpx.get(self.cluster.http_address + path, headers=headers, timeout=60, trust_env=False)
 
     def view(self, who: str, view: str) -> str:
-        """Return what the page is sent first."""
+        """Return the first data that the page receives."""
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
         url = f"{self.cluster.http_address}/v1/live/{view}"
         with httpx.stream("GET", url, headers=headers, timeout=60, trust_env=False) as answer:
@@ -54,7 +54,7 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module")
 def world(cluster: LocalCluster) -> Iterator[World]:
-    """Ann has a query that waits, a run, a report, and a file that is being written."""
+    """Give ann a waiting query, a run, a report, and a file that is being written."""
     with TokenAdministration(f"unix:{cluster.directory}") as administration:
         tokens = {who: administration.create(who, 3600).token for who in ("ann", "bob")}
         me = administration_user(cluster)
@@ -140,7 +140,7 @@ def test_query_of_another_is_refused_by_name_and_a_stranger_is_told_nothing(worl
 
 
 def test_who_may_write_a_checkpoint_is_told_that_its_query_lives(world: World) -> None:
-    """Else he would take a live query for a dead one, and roll its checkpoint back."""
+    """Otherwise the user might consider a live query dead, and roll back its checkpoint."""
     assert HOST not in world.asked("bob", "/v1/checkpoints/reports").text
     with PeaceFileSystem(world.cluster.http_address, token=world.tokens["ann"]) as files:
         files.set_permission(f"{ROOT}-run", 0o777)

@@ -1,4 +1,4 @@
-"""Callers of the shared cluster (`support/cluster_fixtures.py`), and how processes are waited for."""
+"""Callers of the shared cluster (`support/cluster_fixtures.py`), and a check whether a process has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 
 
 def has_ended(pid: int) -> bool:
-    """Return whether a process has ended; one that nobody has waited for yet counts."""
+    """Return whether a process has ended. A zombie counts as ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -47,14 +47,14 @@ def environment(shared_cluster: LocalCluster) -> dict[str, str]:
     return {
         "PEACEFS_COORDINATOR": shared_cluster.http_address,
         "HADOOP_USER_NAME": "alice",
-        # Nothing listens there: a client that used it would fail.
+        # Nothing listens there, so a client that used it would fail.
         "http_proxy": "http://127.0.0.1:1",
     }
 
 
 @pytest.fixture(scope="session")
 def fsspec() -> Any:
-    """Return fsspec, which knows `peace://` as by the entry point of an installed peacefs."""
+    """Return fsspec, which knows `peace://` as with the entry point of an installed peacefs."""
     fsspec = pytest.importorskip("fsspec")
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     ((name, value),) = project["entry-points"]["fsspec.specs"].items()
@@ -64,7 +64,7 @@ def fsspec() -> Any:
 
 @pytest.fixture
 def fs(fsspec: Any, shared_cluster: LocalCluster) -> Iterator[Any]:
-    """Yield `peace://` for alice; clients that a test makes by URLs are closed, too."""
+    """Yield `peace://` for alice. At the end, close also the clients that a test has made from URLs."""
     address = parse_address(shared_cluster.http_address)
     opened = fsspec.filesystem(
         "peace", host=address.host, port=address.port, user="alice", skip_instance_cache=True

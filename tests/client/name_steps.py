@@ -1,4 +1,4 @@
-"""One step or more for each row of the table of names: as a message, over HTTP, and as a change of the model."""
+"""At least one step for each row of the table of names: as a message, over HTTP, and as a change of the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ME = getpass.getuser()
 
 
 class Http(NamedTuple):
-    """A request over HTTP. {} stands for the directory of the test."""
+    """A request over HTTP. {} is replaced by the test's directory."""
 
     method: str
     path: str
@@ -286,6 +286,6 @@ READ_FORMS = {
     "LISTXATTRS",
     "GETACLSTATUS",
 }
-#: Called by a test of their own.
+#: These have tests of their own.
 ALONE = {m.GetServerSettings, m.OpenForAppend}
 ALONE_FORMS = {"GETSERVERDEFAULTS", "GETFILELINKSTATUS"}

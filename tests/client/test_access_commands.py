@@ -1,4 +1,4 @@
-"""ACLs and extended attributes from the command line and the Python client, with the habits of `hdfs dfs`."""
+"""ACLs and extended attributes from the command line and the Python client, as users of `hdfs dfs` expect them."""
 
 from __future__ import annotations
 

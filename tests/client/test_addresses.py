@@ -1,4 +1,4 @@
-"""Coordinators are named in the forms that people have at hand, and nothing else is taken for one."""
+"""Coordinators can be named in all usual forms of addresses, and other texts are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Administration: superusers alone may change a cluster, and anybody may look at it."""
+"""Administration: only superusers may change a cluster, and everyone may look at it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The asynchronous faces: the client for asyncio, and fsspec's coroutines."""
+"""The asynchronous interfaces: the client for asyncio, and fsspec's coroutines."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_fsspec_is_awaited_by_programs_of_asyncio(fs: Any, home: str) -> None:
 
 
 def test_fsspec_reads_many_files_at_once(shared_cluster: LocalCluster, files: PeaceFileSystem, home: str) -> None:
-    """Each read waits for the others, so that one after the other they would never end."""
+    """Each read waits for the others, so sequential reads would never end."""
     fsspec = pytest.importorskip("fsspec")
     from peacefs.client.fsspec.filesystem import PeaceFsspecFileSystem
 

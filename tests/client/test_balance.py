@@ -1,4 +1,4 @@
-"""`peacefs balance` on a real cluster that has grown: it moves, tells how it ended, and ends with its command."""
+"""`peacefs balance` on a real cluster that has grown: it moves chunks, prints the outcome, and exits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def replicas(files: PeaceFileSystem) -> list[int]:
 
 
 def threshold(files: PeaceFileSystem) -> str:
-    """Two files more or fewer are near enough, however large the disk is."""
+    """Return a threshold of two files, whatever the size of the disk."""
     capacity = max(datanode["capacity_bytes"] for datanode in files.cluster_status()["datanodes"])
     return f"{100 * 2.5 * MIB / capacity:.12f}"
 
@@ -56,7 +56,7 @@ def test_a_datanode_that_came_later_gets_its_share(tmp_path: Path, wait_until: W
         assert min(replicas(files)) == 0
         near = threshold(files)
 
-        # A command that is killed takes its run with it; meanwhile no other begins.
+        # Killing a command ends its run. Until then no other run can begin.
         slow = [f"--threshold={near}", f"--rate={balance_bytes_per_second_min}"]
         killed = subprocess.Popen(
             [sys.executable, "-m", "peacefs", "balance", *slow, "-c", cluster.http_address],

@@ -101,7 +101,7 @@ def test_a_manifest_says_what_it_said_and_nothing_else_is_taken_for_one() -> Non
 def test_names_can_be_told_apart_again() -> None:
     assert directory_name("a-1", 2) == "a-1-2"
     assert sequence_of("a-1-2", "a-1") == 2
-    # It is none of `a`'s, however it looks.
+    # It does not belong to `a`, although its name looks so.
     assert sequence_of("a-1-2", "a") is None
     assert [sequence_of(name, "a") for name in ("a-07", "a-x", "a-", "a", "b-1", "a-²")] == [None] * 6
     name = unfinished_name("a-1", 2)

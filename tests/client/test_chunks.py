@@ -29,7 +29,7 @@ def explain(cluster: LocalCluster, *arguments: str) -> Result:
 
 
 def chunk_of(cluster: LocalCluster, path: str) -> str:
-    """Its id as the layout that a reader gets has it."""
+    """Return the chunk's id from the layout for readers."""
     opened = httpx.post(f"{cluster.http_address}/v1/files/open", json={"path": path, "user": getpass.getuser()})
     (chunk,) = opened.json()["layout"]["chunks"]
     return show(chunk[0])
@@ -49,7 +49,7 @@ def test_chunk_of_a_file_is_explained_with_its_path_and_its_replicas(
     assert explained.chunk == chunk and explained.files == [f"{home}/file"] and explained.length == 4
     assert len(explained.replicas) == len(shared_cluster.datanodes) == 3
     assert {replica.node for replica in explained.replicas} == {each.node for each in shared_cluster.datanodes}
-    # A datanode's heartbeat comes before the completion of the file or after it.
+    # A datanode's heartbeat may come before or after the completion of the file.
     usual = {"attested", "reported", "reported_unreferenced", "referenced"}
     assert {event.event for event in explained.history} <= usual
     assert {event.node for event in explained.history} == {each.node for each in shared_cluster.datanodes}

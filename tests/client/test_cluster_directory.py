@@ -1,4 +1,4 @@
-"""A local cluster's directory is recognised, grows, never shrinks, and belongs to one launcher at a time."""
+"""A local cluster's directory is recognised, can grow but not shrink, and has one launcher at a time."""
 
 from __future__ import annotations
 

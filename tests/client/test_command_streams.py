@@ -1,4 +1,4 @@
-"""Commands and what they read from and write to: pipes that break, streams that are closed, terminals, Ctrl-C."""
+"""Commands and their standard streams: broken pipes, closed streams, terminals, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_with_nobody_to_read_it_a_command_ends_as_coreutils_do(environment: dict
 def test_a_closed_standard_output_is_a_fault_in_one_line(
     environment: dict[str, str], files: PeaceFileSystem, home: str, command: str
 ) -> None:
-    # Of an empty root, `ls` prints nothing.
+    # For an empty root, `ls` prints nothing.
     files.mkdirs(home)
     shell = f'exec "{sys.executable}" -m peacefs {command} >&-'
     done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=180)
@@ -115,7 +115,7 @@ def test_ctrl_c_in_the_middle_of_a_put_leaves_no_file(
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=os.environ | environment, **pipes) as process:
         assert process.stdin and process.stderr
-        # More than a pipe holds: once it is taken, the command is at work.
+        # More than a pipe holds: when it has been read, the command is running.
         process.stdin.write(bytes(8 * MIB))
         process.stdin.flush()
         process.send_signal(signal.SIGINT)
@@ -136,7 +136,7 @@ def test_a_signal_in_the_middle_of_a_get_leaves_nothing_of_it(
 def _get_interrupted(
     environment: dict[str, str], source: str, target: Path, number: signal.Signals
 ) -> tuple[int, bytes]:
-    """Interrupt a get that was seen at work, and return how it ended; repeat one that was done before it was."""
+    """Interrupt a running get, and return its exit. Try again if it finished before the interrupt."""
     command = [sys.executable, "-m", "peacefs", "get", source, str(target / "copy")]
     for _ in range(20):
         with subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE) as process:
@@ -171,7 +171,7 @@ def test_a_terminal_sees_how_a_transfer_goes(environment: dict[str, str], home: 
         command, cwd=tmp_path, env=os.environ | environment, stdout=subprocess.PIPE, stderr=other_end
     ) as process:
         os.close(other_end)
-        # Linux ends the reading of a terminal whose other end is closed with EIO.
+        # Linux ends reads from a terminal with EIO when its other end is closed.
         with contextlib.suppress(OSError):
             while piece := os.read(terminal, 65536):
                 seen += piece

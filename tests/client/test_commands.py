@@ -1,4 +1,4 @@
-"""The command line on a real cluster: what `hdfs dfs` users type, and what they then see."""
+"""The command line on a real cluster: what users of `hdfs dfs` type, and what they see."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def run_process(environment: dict[str, str], tmp_path: Path) -> Run:
-    """Return the same in a process of its own, as users run it."""
+    """Run a command in a process of its own, as users do."""
 
     def run(*arguments: str, stdin: bytes = b"", **changes: str) -> Outcome:
         done = subprocess.run(
@@ -218,7 +218,7 @@ def test_a_name_that_cannot_be_is_complained_of_and_the_rest_arrives(run: Run, h
 def test_an_empty_path_is_no_path_and_a_foreign_uri_is_none_here(
     run: Run, files: PeaceFileSystem, home: str, tmp_path: Path
 ) -> None:
-    """It is what a variable that is not set leaves: `rm -r "$OUT"` must not take the home directory."""
+    """An unset variable gives an empty path: `rm -r "$OUT"` must not delete the home directory."""
     files.write("/user/alice/kept", b"x", overwrite=True)
     (tmp_path / "local").write_bytes(b"x")
     refused = run("rm", "-r", "")
@@ -315,7 +315,7 @@ def test_cp_copies_files_and_trees_without_data(run: Run, files: PeaceFileSystem
 def test_cp_from_one_cluster_to_another_carries_the_data(
     run: Run, files: PeaceFileSystem, home: str, shared_cluster: LocalCluster
 ) -> None:
-    """Another address of the same coordinator is another cluster, as far as a client can tell."""
+    """To a client, another address of the same coordinator is another cluster."""
     elsewhere = shared_cluster.http_address.replace("127.0.0.1", "localhost").replace("http:", "webhdfs:")
     files.write(f"{home}/d/sub/f", b"12345" * 100_000)
     done = run("cp", "-r", f"{elsewhere}{home}/d", f"{home}/e")

@@ -1,4 +1,4 @@
-"""Commands that `hdfs dfs` users type, judged by what `hdfs dfs` of Hadoop 3.5 answered with a real HDFS."""
+"""Commands that users of `hdfs dfs` type, compared with the answers of Hadoop 3.5 on a real HDFS."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from peacefs.client.filesystem import PeaceFileSystem
 
 pytestmark = pytest.mark.cluster
 
-#: What peacefs says where it differs on purpose, and why.
+#: The output of peacefs where it differs on purpose, with the reason.
 _OURS = {
-    # The message of Java names the URI too.
+    # Java's message also contains the URI.
     "-touchz /r/none/x": "status 1\n  touchz: `/r/none/x': No such file or directory",
-    # `find`, `df` and `ls` have the options of other commands here; an unknown one is wrong usage.
+    # `find`, `df` and `ls` do not have these options; an unknown option is a usage error.
     "-find /r -name 'part-*' -o -name small": "status 2",
     "-find /r/tree -type f": "status 2",
     "-ls -C -d /r/tree": "status 2",
-    # Options have no order here, so that `-print` prints what matches all patterns.
+    # The order of options does not matter, so `-print` prints what matches all patterns.
     "-find /r/tree -print -name below": "status 0\n  /r/tree/below",
     "-appendToFile '{local}/none' /r/small": "status 1\n  appendToFile: {local}/none: No such file or directory",
     "-appendToFile '{local}/small' /r/tree": "status 1\n  appendToFile: `/r/tree': Is a directory",
     "-appendToFile '{local}/tree' /r/joined": "status 1\n  appendToFile: {local}/tree: Is a directory",
-    # `-` is standard output here, as it is standard input for `put`. HDFS makes a file of this name.
+    # `-` means standard output, as it means standard input for `put`. HDFS makes a file with this name.
     "-get /r/small -": "status 0\n  one\n  two\n  three\n  one\n  two\n  three",
     "-get /r/small /r/joined -": "status 0\n" + "\n".join(["  one\n  two\n  three"] * 4),
     "-get /r/tree -": "status 1\n  get: `/r/tree': Is a directory",
@@ -46,7 +46,7 @@ def _make_local_files(local: Path) -> None:
 
 
 def _normal(said: str, home: str, address: str, local: Path) -> str:
-    """Return output with HDFS's names of places, without dates, owners and sizes of the file system."""
+    """Normalise output: drop HDFS's addresses, dates, owners and sizes of the file system."""
     said = said.replace(str(local), "{local}").replace(home, "").replace("peacefs: ", "").replace(address, "{uri}")
     said = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "DATE", said)
     said = re.sub(r"\.\.\.[\s.]*(WARNING: the waiting time.*)?[\s.]*done", "... done", said)

@@ -1,4 +1,4 @@
-"""Framed control calls meet what can happen to them; connections, time and chance are the test's own."""
+"""Framed control calls and everything that can go wrong; connections, time and randomness are simulated."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from peacefs.protocol.new_file import NewFile
 from peacefs.runtime.connection_pool import ConnectionPool
 
 CREATED = Created("t", Allocated(7, 8, [Hop("n1", "127.0.0.1", 1)], "chunk-token"))
-#: A reply, or what goes wrong: while connecting, or after the call was sent.
+#: A reply, or a fault: while connecting, or after the call was sent.
 Reaction = Message | PeerUnreachable | PeerTimeout
 ABSENT = PeerUnreachable("cannot connect")
 LOST = PeerUnreachable("the connection broke")
 
 
 class Script:
-    """A coordinator and the pool of connections to it: each attempt meets the next reaction, the last for ever."""
+    """A coordinator and the pool of connections to it. Attempts meet one reaction each; the last one repeats."""
 
     def __init__(self, *reactions: Reaction) -> None:
         self._reactions = list(reactions)
@@ -92,7 +92,7 @@ def test_create_whose_answer_is_lost_is_sent_again_as_the_same_request_over_anot
     assert script.calls.create(request) == CREATED
     asked = [message for message in script.asked if isinstance(message, TracedMessage)]
     assert [replace(message, trace="") for message in asked] == [request] * 3
-    # In logs, too, it is one request.
+    # Logs show one request, too.
     assert len({message.trace for message in asked}) == 1
     assert (script.closed, script.kept) == (2, 1)
 

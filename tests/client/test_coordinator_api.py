@@ -1,4 +1,4 @@
-"""Answers of REST arrive as values, and who we are goes with what is asked."""
+"""Answers of REST are decoded to values, and requests carry the user's identity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peacefs.protocol.errors import PeerRefused
 
 
 def api_answered_with(reply: dict[str, Any]) -> CoordinatorApi:
-    """Return a client whose coordinator answers everything so."""
+    """Return a client whose coordinator gives this answer to everything."""
     http = CoordinatorHttp(
         CoordinatorAddress("c.example", 9870),
         RetryPolicy(sleep=lambda _s: None),

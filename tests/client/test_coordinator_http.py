@@ -1,4 +1,4 @@
-"""A request to the coordinator meets what can happen to it; time and chance are the test's own."""
+"""HTTP requests to the coordinator and everything that can go wrong; time and randomness are simulated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Reaction = Callable[[httpx.Request], httpx.Response]
 
 
 class Script:
-    """A coordinator that reacts to each request with the next item of a script, the last one for ever."""
+    """A coordinator that reacts to each request with the next item of a script; the last item repeats."""
 
     def __init__(self, *reactions: Reaction) -> None:
         self._reactions = list(reactions)
@@ -155,7 +155,7 @@ def test_some_other_web_server_is_told_from_a_coordinator(body: bytes) -> None:
 
 
 class _Silent(BaseHTTPRequestHandler):
-    """Answers, keeps the connection, and notes when the client has hung up."""
+    """Answers, keeps the connection open, and notes when the client has closed it."""
 
     protocol_version = "HTTP/1.1"
 
@@ -170,7 +170,7 @@ class _Silent(BaseHTTPRequestHandler):
         self.server.hung_up.release()  # type: ignore[attr-defined]
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture

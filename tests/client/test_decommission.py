@@ -1,4 +1,4 @@
-"""`peacefs datanodes`: a datanode of a real cluster is drained, and can be switched off without a loss."""
+"""`peacefs datanodes`: a datanode of a real cluster is drained, and can then be switched off without loss."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_datanode_is_drained_and_switched_off_without_a_replica_lost(
         status, said, _ = run(cluster, "decommission", node)
         assert status == 0
         assert said.startswith(f"{node} 127.0.0.1:{victim.readiness.data_port} is decommission")
-        # The decision is in the metadata: it stands when the coordinator comes back.
+        # The decision is in the metadata, so it survives a restart of the coordinator.
         cluster.coordinator.kill()
         cluster.restart(cluster.coordinator)
         wait_until(lambda: is_listed(cluster, node=node, service="decommissioned"), "it is drained")

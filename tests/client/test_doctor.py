@@ -1,4 +1,4 @@
-"""`peacefs doctor` beside a real cluster: all fine, then harmed in several ways at once."""
+"""`peacefs doctor` on a healthy cluster, then on one with several faults at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.cluster
 
 
 def _is_of_the_machine(found: Diagnosis) -> bool:
-    """Return whether a finding depends on where the tests run: on its disk, its limits, its Java."""
+    """Return whether a finding depends on the machine: its disk, its limits, its Java."""
     few = resource.getrlimit(resource.RLIMIT_NOFILE)[1] < doctor_descriptors_min
     return found.check == "durability" or found.about == "java" or (found.check == "descriptors" and few)
 
@@ -84,7 +84,7 @@ def test_doctor_finds_a_running_cluster_well_and_names_what_is_then_harmed(
     assert "of 512 are open" in scarce.seen and "LimitNOFILE" in scarce.advice
     assert harms["directory", str(tmp_path / "nowhere")].verdict is Urgency.BROKEN
     assert any(each.about == str(tmp_path) and "MiB/s" in each.seen for each in found)
-    # Until the coordinator knows that it is dead, its ports are knocked at.
+    # Until the coordinator considers it dead, the doctor tries its ports.
     of_gone = [each for (check, about), each in harms.items() if about == gone.readiness.node]
     assert of_gone and all(each.advice for each in of_gone)
     assert {each.check for each in of_gone} <= {"answers", "ports", "cluster"}
@@ -92,7 +92,7 @@ def test_doctor_finds_a_running_cluster_well_and_names_what_is_then_harmed(
 
 @contextmanager
 def _stranger() -> Iterator[int]:
-    """Yield a web server of somebody else."""
+    """Yield a web server that does not belong to the cluster."""
 
     class Greeting(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -134,12 +134,12 @@ def test_doctor_speaks_tls_with_services_also_where_an_administrator_asks(
         [datanode] = ClusterProbes(address).datanodes(ClusterProbes(address).status())
         assert (datanode.fault, datanode.data_fault) == ("", "")
         assert datanode.metrics is not None and 0 < (datanode.metrics.tls_days_left or 0) < 1000
-        # Whoever shows no token is told so, and sees what is open to strangers.
+        # Without a token, the doctor says so, and checks what needs none.
         status, found = _visit("-c", cluster.http_address)
         assert status == 4
         [refused] = [each for each in found if each.verdict is Urgency.BROKEN and not _is_of_the_machine(each)]
         assert refused.check == "cluster" and "--token-file" in refused.advice
-        # In plain text nothing of it answers, and the reason is its own.
+        # Without TLS nothing answers, and the reason is reported.
         _status, found = _visit("-c", cluster.http_address.replace("https", "http"))
         [unheard] = [each for each in found if each.check == "answers"]
         assert unheard.verdict is Urgency.BROKEN and "TLS" in unheard.seen

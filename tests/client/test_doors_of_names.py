@@ -120,7 +120,7 @@ def bits_of(symbols: str) -> int:
 
 
 def seen(door: Door, top: str) -> Shown:
-    """Return all metadata that a door shows below a directory."""
+    """Return all metadata below a directory that an interface shows."""
     shown: Shown = {}
     paths: list[Path] = [()]
     while paths:

@@ -1,4 +1,4 @@
-"""Names through both doors, our frames and WebHDFS: the same outcomes and words, for good and bad calls."""
+"""Names over frames and over WebHDFS: equal outcomes and messages, for good and bad calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peacefs.protocol.values.acl_entries import acl_text, parse_acl
 pytestmark = pytest.mark.cluster
 
 Ours = Callable[[PeaceFileSystem, str], object]
-#: An HTTP method, a path below the test's own, an operation with its parameters.
+#: An HTTP method, a path below the test's directory, and an operation with its parameters.
 Theirs = tuple[str, str, str]
 
 CALLS: list[tuple[str, Ours, Theirs]] = [
@@ -202,7 +202,7 @@ CALLS: list[tuple[str, Ours, Theirs]] = [
 
 @pytest.fixture
 def twins(files: PeaceFileSystem, superuser: PeaceFileSystem) -> tuple[str, str]:
-    """Two directories of alice with the same in them."""
+    """Make two directories of alice's with equal contents."""
     paths = (f"/faces/{os.urandom(4).hex()}/a", f"/faces/{os.urandom(4).hex()}/a")
     for path in paths:
         for name, data in (("file", b"seven b"), ("other", b"12"), ("tree/deep/leaf", b"1")):
@@ -220,7 +220,7 @@ def http(shared_cluster: LocalCluster) -> Iterator[httpx.Client]:
 
 
 def seen(files: PeaceFileSystem, top: str) -> list[tuple[object, ...]]:
-    """All that is there, but for times that a clock gave and the directory of another."""
+    """Return everything below a directory, except times from a clock and names of the other directory."""
     return [
         (
             entry.path.removeprefix(top),

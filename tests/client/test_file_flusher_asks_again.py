@@ -1,4 +1,4 @@
-"""A flush whose answer did not come is asked for once more, as the same request, before anything else is done."""
+"""A flush without an answer is sent again as the same request, before anything else is done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.runtime import effects as fx
 
 
 def play(steps, answers):
-    """Run a participant; its calls get these answers in turn, errors are raised. Return what it asked."""
+    """Run a participant with these answers to its calls, in order; raise errors. Return its requests."""
     asked: list[Message] = []
     result = None
     try:

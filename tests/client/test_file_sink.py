@@ -1,4 +1,4 @@
-"""A writer whose cluster fails it: it is told at the next word, never left waiting, and publishes nothing."""
+"""A writer whose cluster fails gets the error at its next call, never waits forever, and publishes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CREATED = Created("file-token", Allocated(1, 2, [Hop("n1", "127.0.0.1", 1)], "ch
 
 
 def sink_on(fault: BaseException) -> FileSink:
-    """Return a file on a cluster whose datanode refuses connections and whose coordinator then says `fault`."""
+    """Return a file of a cluster whose datanode refuses connections, and whose coordinator then raises `fault`."""
 
     def call(_message: Message, _timeout_s: float) -> Message:
         raise fault
@@ -33,7 +33,7 @@ def sink_on(fault: BaseException) -> FileSink:
 
 
 def write_until_told(sink: FileSink) -> None:
-    """Far more than the buffer holds."""
+    """Write far more than the buffer holds, until an error is raised."""
     for _ in range(4 * stream_buffer_bytes // packet_bytes):
         sink.write(bytes(packet_bytes))
 

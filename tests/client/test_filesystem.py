@@ -1,4 +1,4 @@
-"""The Python client on a real cluster: what was written is read, whole or not at all."""
+"""The Python client on a real cluster: what was written can be read, either whole or not at all."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_a_tree_is_walked_summed_up_and_deleted(files: PeaceFileSystem, home: st
 
 def test_a_directory_of_more_than_a_page_is_listed_in_full(files: PeaceFileSystem, home: str) -> None:
     names = sorted(f"{number:x}" for number in range(2100))
-    # From many threads, because their changes share commits.
+    # Use many threads, whose changes share commits.
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(lambda name: files.mkdirs(f"{home}/{name}"), names))
     assert [entry.name for entry in files.list(home)] == names

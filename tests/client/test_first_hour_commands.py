@@ -1,4 +1,4 @@
-"""What newcomers and operators type first: GNU tools and arithmetic say what must come of it."""
+"""The first commands of newcomers and operators, judged by GNU tools and arithmetic."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_descent_is_deeper_than_the_stack_and_raises_where_it_was_begun() -> N
             seen.append(-level)
 
     descend(down(0))
-    # The innermost step's fault passes through an odd level and ends at the even one above it.
+    # The fault of the innermost step passes through an odd level and stops at the even level above it.
     assert seen == [4999, 4998, *(-level for level in range(4997, -1, -1))]
 
 
@@ -76,7 +76,7 @@ def test_transfers_and_changes_go_as_deep_as_trees_may_be(
     run: Run, files: PeaceFileSystem, tmp_path: Path
 ) -> None:
     deepest = "tree/" + "/".join("d" * (path_depth_max - 4))
-    # Path.mkdir and rmtree are recursive themselves.
+    # Path.mkdir and rmtree are recursive, too.
     subprocess.run(["mkdir", "-p", deepest], check=True)
     (tmp_path / deepest / "f").write_text("deep")
     assert run("put", "tree", "/deep").exit_code == 0
@@ -134,7 +134,7 @@ def test_names_reach_no_terminal_as_commands_and_json_is_exact(run: Run, files: 
 
 @pytest.mark.cluster
 def test_examples_of_help_do_what_they_show(run: Run, files: PeaceFileSystem, tmp_path: Path) -> None:
-    """One after the other, as the user who runs the cluster."""
+    """Run the examples one after the other, as the user who runs the cluster."""
     files.write("/data/part-0", b"0")
     files.mkdirs("/data/old")
     (tmp_path / "logs").mkdir()
@@ -165,7 +165,7 @@ def test_examples_of_help_do_what_they_show(run: Run, files: PeaceFileSystem, tm
     for command in commands:
         for example in examples_of(command):
             said = run(*shlex.split(example), HADOOP_USER_NAME="")
-            # Small clusters have fewer replicas than are wanted, which is status 3 of fsck.
+            # Small clusters have fewer replicas than wanted, for which fsck's exit status is 3.
             assert said.exit_code == 0 or (command == "fsck" and said.exit_code == 3), (example, said.output)
 
 
@@ -174,7 +174,7 @@ def test_coordinator_may_be_named_before_the_command(
     run: Run, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = environment["PEACEFS_COORDINATOR"]
-    # Restored after the test, whatever the command sets.
+    # Restore these after the test, whatever the command sets.
     for variable in ("PEACEFS_URL", "PEACEFS_COORDINATOR"):
         monkeypatch.setenv(variable, "http://127.0.0.1:1")
     for arguments in (

@@ -1,4 +1,4 @@
-"""However a file is flushed: every byte once and in order, few chunks, and no byte written too often."""
+"""However a file is flushed: every byte is there once and in order, in few chunks, with bounded rewriting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MERGE_BYTES = 4096
 
 
 class File:
-    """The coordinator's view of the file: its chunks with their bytes."""
+    """The coordinator's view of a file: its chunks with their bytes."""
 
     def __init__(self) -> None:
         self.tail = FlushedTail(MERGE_BYTES)

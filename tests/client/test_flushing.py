@@ -1,4 +1,4 @@
-"""hflush: what it has published every reader sees, whatever becomes of the writer; who is fenced off is told."""
+"""hflush: every reader sees what it has published, whatever happens to the writer; a fenced writer is told so."""
 
 from __future__ import annotations
 

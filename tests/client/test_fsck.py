@@ -31,7 +31,7 @@ LARGE = small_chunk_bytes_max + 100_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Every replica is read once a second or so."""
+    """Yield a cluster that reads every replica about once a second."""
     os.environ["PEACEFS_SCRUB_DAYS"] = "0.00001"
     os.environ["PEACEFS_SCRUB_RATE"] = "1000000000"
     try:
@@ -74,7 +74,7 @@ def replica_files(cluster: LocalCluster, data: bytes) -> list[Path]:
 
 
 def flip(path: Path, data: bytes) -> None:
-    """A bit in the middle of `data` rots."""
+    """Flip a bit in the middle of `data` on disk."""
     content = path.read_bytes()
     at = content.index(data) + len(data) // 2
     with path.open("r+b") as file:
@@ -136,9 +136,9 @@ def test_a_file_with_more_replicas_than_one_rack_can_give_is_under_replicated(
 
 
 def _read_terminal(terminal: int) -> bytes:
-    """Return all that was written to a terminal that nobody has open any more, and close it."""
+    """Return everything written to a terminal whose other end is closed, and close it."""
     shown = b""
-    # One read may bring only a part; with no writer left, Linux answers EIO after the last.
+    # A read may return only a part. When no writer is left, Linux answers EIO at the end.
     with contextlib.suppress(OSError):
         while part := os.read(terminal, 1 << 16):
             shown += part
@@ -165,7 +165,7 @@ def test_fsck_findings_go_to_stdout_and_progress_to_the_terminal(
 def test_creates_that_are_refused_repeated_or_never_carried_out_leave_nothing(
     cluster: LocalCluster, wait_until: WaitUntil
 ) -> None:
-    """As stock clients send them, by WebHDFS."""
+    """Send them over WebHDFS, as stock clients do."""
 
     def begun(path: str) -> str:
         target = f"{cluster.http_address}/webhdfs/v1{path}?op=CREATE&user.name=alice"
@@ -188,7 +188,7 @@ def test_creates_that_are_refused_repeated_or_never_carried_out_leave_nothing(
         status = httpx.get(f"{cluster.http_address}/v1/status").json()
         return of["cluster"]["chunks_being_written"], of["files"], status["unreferenced"]["chunks"]
 
-    # Long before what nobody says that he holds is garbage.
+    # Long before unreported chunks become garbage.
     wait_until(
         lambda: left() == (0, 1, 0), "nothing is left but the file", timeout_s=unreferenced_chunk_kept_s / 2
     )

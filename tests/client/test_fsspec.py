@@ -1,4 +1,4 @@
-"""`peace://` in fsspec: its own abstract tests, what pandas and pyarrow do with it, and more."""
+"""`peace://` in fsspec: fsspec's own abstract tests, and use by pandas and pyarrow."""
 
 from __future__ import annotations
 

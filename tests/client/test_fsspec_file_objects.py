@@ -1,6 +1,6 @@
-"""File objects of `peace://` in the hands of others: dropped, collected, pickled, and used by other libraries.
+"""File objects of `peace://` used by others: dropped, collected, pickled, and passed to other libraries.
 
-What must be there afterwards is what Python's own files, or the library on a local disk, leave there.
+The expected result is what Python's own files, or the library on a local disk, leave.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from peacefs.protocol.errors import PeacefsError
 
 pytestmark = pytest.mark.cluster
 
-#: More than a writer keeps before a thread of it sends.
+#: More than a writer buffers before its thread begins to send.
 LARGE = Random(3).randbytes(9_000_000)
 
 
@@ -35,7 +35,7 @@ LARGE = Random(3).randbytes(9_000_000)
 
 
 def drop(opened: Any, *parts: bytes | str) -> None:
-    """Write to a file, and let go of it."""
+    """Write to a file, and drop it without closing."""
     for part in parts:
         opened.write(part)
 
@@ -47,7 +47,7 @@ def test_dropped_file_is_there_as_pythons_own_would_be(fs: Any, home: str, tmp_p
         with (tmp_path / name).open(mode) as own:
             own.write(data)
         assert fs.cat_file(f"{home}/{name}") == (tmp_path / name).read_bytes()
-    # Nobody has the lease of what was appended to.
+    # Nobody has the lease of the file that was appended to.
     with fs.open(f"{home}/begun", "ab") as again:
         again.write(b"more")
 
@@ -92,7 +92,7 @@ def test_file_in_a_cycle_is_there_when_it_was_collected(fs: Any, home: str, data
 
 
 def test_collected_file_waits_for_no_lock_of_this_thread(fs: Any, home: str) -> None:
-    """The collector may begin while the client holds a lock: what it calls must not need that."""
+    """Garbage collection may begin while the client holds a lock, so finalizers must not need that lock."""
     opened = fs.open(f"{home}/file", "wb")
     opened.write(b"data")
     opened.cycle = opened
@@ -105,7 +105,7 @@ def test_collected_file_waits_for_no_lock_of_this_thread(fs: Any, home: str) -> 
 
 
 def nobody() -> PeaceFsspecFileSystem:
-    """Return a file system at an address that nobody listens at."""
+    """Return a file system whose address nobody listens on."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         return PeaceFsspecFileSystem("127.0.0.1", unused.getsockname()[1], skip_instance_cache=True)
@@ -128,7 +128,7 @@ def nobody() -> PeaceFsspecFileSystem:
 def test_error_that_was_caught_keeps_no_dropped_file_open(
     fs: Any, home: str, files: PeaceFileSystem, fails: Callable[[Any, str], Any]
 ) -> None:
-    """A cycle through its traceback would keep the caller's frame, and what that holds, until a collection."""
+    """A reference cycle through the traceback would keep the caller's frame, and its files, until a collection."""
     files.write(f"{home}/there", b"")
 
     def write() -> None:
@@ -256,7 +256,7 @@ def test_objects_are_dumped_to_files_that_nobody_closes(fs: Any, home: str) -> N
     }
     for name, write in writers.items():
         write(fs.open(f"{home}/{name}", "wb"))
-    # `savetxt` keeps the file in a cycle.
+    # `savetxt` keeps the file in a reference cycle.
     gc.collect()
     wait_until(lambda: fs.exists(f"{home}/text"), "the collected file is published")
     json.dump([1, None], fs.open(f"{home}/json", "w"))
@@ -280,7 +280,7 @@ def test_duckdb_exports_and_imports_a_database(fs: Any, base: str, tmp_path: Pat
                 database.execute(f"EXPORT DATABASE '{target}' (FORMAT {form})")
             names = sorted(path.name for path in (tmp_path / form).iterdir())
             assert [name.rpartition("/")[2] for name in fs.ls(f"{base}/{form}", detail=False)] == names
-            # The local copy names its own directory.
+            # The local copy contains the name of its own directory.
             schema = (tmp_path / form / "schema.sql").read_bytes()
             assert fs.cat_file(f"{base}/{form}/schema.sql") == schema
         database.execute(f"COPY (SELECT * FROM s.t ORDER BY n DESC) TO '{base}/t.parquet' (FORMAT PARQUET)")

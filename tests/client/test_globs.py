@@ -1,4 +1,4 @@
-"""Patterns stand for what they stand for in `hdfs dfs`, and an escaped name only for itself."""
+"""Patterns match as in `hdfs dfs`, and an escaped name matches only itself."""
 
 from __future__ import annotations
 

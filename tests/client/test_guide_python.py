@@ -1,4 +1,4 @@
-"""The Python of README and of the guides does what it says, against a cluster."""
+"""The Python examples of README and the guides work as described, on a cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BLOCKS = [
 
 
 def only_defines(block: str) -> bool:
-    """Return whether a block is for a reader to call: nothing in it runs by itself."""
+    """Return whether a block only defines functions and runs nothing by itself."""
     return all(isinstance(each, ast.Import | ast.ImportFrom | ast.FunctionDef) for each in ast.parse(block).body)
 
 
@@ -35,7 +35,7 @@ def test_a_block_of_python_runs(block: str, shared_cluster: LocalCluster, tmp_pa
     with PeaceFileSystem(shared_cluster.http_address) as files:
         before = {entry.name for entry in files.list("/")}
         try:
-            # This name is forked from an interpreter that has imported it all (`support/fork_server.py`).
+            # This name starts a fork of an interpreter with all imports done (`support/fork_server.py`).
             (tmp_path / "guide.py").write_text(code)
             done = subprocess.run(
                 [sys.executable, "guide.py"], cwd=tmp_path, capture_output=True, text=True, timeout=180

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a write: the thread that sends the file ends, and who writes is interrupted, no more.
+"""Ctrl-C at any moment of a write: the sending thread ends, and the writer gets KeyboardInterrupt, nothing else.
 
 The moment is chosen: a thread writes a file to a cluster in memory, and KeyboardInterrupt is raised in it at one
 step after the other, wherever Python may raise it in a program's main thread.
@@ -47,7 +47,7 @@ SMALL, CHUNK = (Allocated(number, 9, [Hop("n1", "127.0.0.1", 1)], "chunk-token")
 
 
 class Cluster:
-    """A coordinator and its datanode, which takes its time, and the connection to it."""
+    """A coordinator and its slow datanode, and the connection to it."""
 
     def __init__(self) -> None:
         self.published: int | None = None
@@ -80,19 +80,19 @@ class Cluster:
 
 
 class Interruption:
-    """Raises KeyboardInterrupt in its thread at one step of the modules that are watched."""
+    """Raises KeyboardInterrupt in its thread at a chosen step of the watched modules."""
 
     def __init__(self, step: int, *modules: ModuleType) -> None:
         self._left = step
         self._files = {module.__file__ for module in modules}
-        #: Where it was raised; empty while it was not.
+        #: Where it was raised; empty until then.
         self.place = ""
 
     def trace(self, frame: FrameType, event: str, _given: Any) -> Callable[..., Any] | None:
         name, line = frame.f_code.co_filename, frame.f_lineno
         if name not in self._files:
             return None
-        # On its way out of a `with` that holds a bare lock Python looks for signals when it has let go of it.
+        # When a `with` block releases a bare lock, Python checks for signals after the release.
         if event == "line" and linecache.getline(name, line).lstrip().startswith("with "):
             return self.trace
         self._left -= 1
@@ -103,7 +103,7 @@ class Interruption:
         raise KeyboardInterrupt
 
     def run(self, work: Callable[[], None]) -> BaseException | None:
-        """Do it on a thread; return what it raised."""
+        """Run the work on a thread; return what it raised."""
         raised: list[BaseException] = []
 
         def traced() -> None:
@@ -129,7 +129,7 @@ def ended(name: str) -> bool:
 def test_ctrl_c_at_any_step_of_a_write_ends_it_and_its_thread() -> None:
     modules = (threading, file_objects, byte_stream, effects, thread_driver, worker_thread)
     size = stream_buffer_bytes + MIB
-    # Kept, lest one be deleted while the next is written: what is raised in `__del__` comes to nothing.
+    # Keep them, because an exception in `__del__` during the next write would be lost.
     sinks = []
     for step in range(1, 10_000, often(7, 1)):
         cluster, interruption = Cluster(), Interruption(step, *modules)
@@ -144,7 +144,7 @@ def test_ctrl_c_at_any_step_of_a_write_ends_it_and_its_thread() -> None:
                     sink.write(bytes(packet_bytes))
 
         raised = interruption.run(write)
-        # For one who is interrupted before the end of the `with` has begun.
+        # For an interrupt before the end of the `with` block has begun.
         assert Interruption(0).run(sink.discard) is None
         if not interruption.place:
             assert (raised, cluster.published) == (None, size)
@@ -162,7 +162,7 @@ def test_ctrl_c_at_any_step_of_watching_what_is_idle_lets_it_be_stopped() -> Non
         )
         raised = interruption.run(reaper.watch)
         reaper.watch()
-        # Stopped by another thread, which would find a lock taken that was left so.
+        # Stop it from another thread, which would block on a lock that was left locked.
         assert Interruption(0).run(reaper.stop) is None
         wait_until(lambda: ended("idle test"), f"its thread ends, interrupted by a {interruption.place}")
         if not interruption.place:

@@ -1,4 +1,4 @@
-"""The I/O service on a real cluster: checkpoints appear whole or leave nothing, whoever dies meanwhile."""
+"""The I/O service on a real cluster: checkpoints appear whole or leave nothing, whatever dies meanwhile."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_sequence_is_never_written_over(files: PeaceFileSystem, home: str) -> 
     service.write("unit", 1, first)
     with pytest.raises(FileAlreadyExists, match="unit-1 exists"):
         service.write("unit", 1, some_pages(300))
-    # Two at once, both of which find nothing when they begin.
+    # Run two at once, neither of which finds a checkpoint at its start.
     both = [service.submit("unit", 2, some_pages(300)) for _ in range(2)]
     outcomes = [_outcome(each.result) for each in both]
     assert sorted(type(outcome) for outcome in outcomes if isinstance(outcome, Exception)) == [FileAlreadyExists]
@@ -86,7 +86,7 @@ def test_older_checkpoints_of_the_unit_go(files: PeaceFileSystem, home: str) -> 
         assert published.pruned == ((sequence - 2,) if sequence > 2 else ())
     service.write("unit-1", 5, [b"another unit's"])
     assert service.sequences("unit") == [10, 11]
-    # A unit that was set back, and counts anew, keeps what it writes.
+    # A unit that was reset, and counts from the start again, keeps its new checkpoints.
     assert service.write("unit", 3, [b"anew"]).pruned == ()
     assert service.read("unit", 3).pages == [b"anew"]
     assert service.prune("unit", 1) == [3, 10]
@@ -111,7 +111,7 @@ def test_remains_of_a_dead_writer_go_when_nobody_could_complete_them(
 @pytest.mark.evidence("io-service-faults")
 def test_failed_checkpoint_leaves_nothing(files: PeaceFileSystem, superuser: PeaceFileSystem, home: str) -> None:
     service = IOService(files, root=home, chunk_bytes=MIB)
-    # The directory and one part; the second part is one name too many.
+    # There is room for the directory and one part; the second part exceeds the quota of names.
     superuser.quotas.set(home, names=3)
     with pytest.raises(NamesQuotaExceeded):
         service.write("unit", 1, some_pages(300))
@@ -140,12 +140,12 @@ def test_directory_that_is_no_checkpoint_is_said(files: PeaceFileSystem, home: s
             IOService(files, **wrong)  # type: ignore[arg-type]
 
 
-# -- those of the tests' own clusters ---------------------------------------------------------------
+# -- with clusters of their own ----------------------------------------------------------------------
 
 
 @pytest.fixture
 def tight(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Two chunks can be written at a time."""
+    """Yield a cluster in which two chunks can be written at a time."""
     options = ["--streams-per-node=1"]
     with LocalCluster(tmp_path, datanodes=6, port=0, coordinator_options=options) as running:
         yield running
@@ -156,7 +156,7 @@ def test_one_that_waits_is_cancelled_and_another_keeps_its_age(tight: LocalClust
         service = IOService(files, chunk_bytes=MIB)
         held = [files.open_for_writing(f"/held-{number}") for number in range(2)]
         for sink in held:
-            # It is granted a chunk, and keeps it while its writer thinks.
+            # It gets a grant for a chunk, and keeps it while its writer is idle.
             sink.write(bytes(6 * MIB))
         wait_until(lambda: files.schedule().grants_in_flight == 2, "both slots are taken")
         first = service.submit("unit", 1, some_pages(600))
@@ -186,7 +186,7 @@ def test_datanodes_and_the_coordinator_die_in_the_middle(tmp_path: Path, wait_un
     ):
         service = IOService(files, chunk_bytes=MIB)
         pages = some_pages(5000)
-        # Requests that the stopped datanode has begun hang until its hops give it up.
+        # Requests to the stopped datanode hang until their hops time out.
         os.kill(cluster.datanodes[0].pid, signal.SIGSTOP)
         writing = service.submit("unit", 1, pages)
         wait_until(lambda: writing.asked_s is not None, "its set is stated")
@@ -197,7 +197,7 @@ def test_datanodes_and_the_coordinator_die_in_the_middle(tmp_path: Path, wait_un
         restarting.start()
         writing.result(90)
         restarting.join()
-        # A chunk is written to the few datanodes that have come back to the coordinator, and copied later.
+        # The first chunks go to the few datanodes that have reconnected, and are copied later.
         wait_until(lambda: not files.cluster_status()["chunks"]["under_replicated"], "all replicas are there")
         cluster.datanodes[1].kill()
         assert service.read("unit").pages == pages

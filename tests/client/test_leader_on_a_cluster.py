@@ -1,4 +1,4 @@
-"""Lists of coordinators on a real cluster: dead ones beside the one that leads, and a way to it that breaks."""
+"""Lists of coordinators on a real cluster: dead ones beside the leader, and broken connections to it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def dead() -> Iterator[str]:
-    """Yield an address at which nobody answers; nobody else can take it meanwhile."""
+    """Yield an address that nobody listens on, and that nobody else can take meanwhile."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 class Way:
-    """A way to a coordinator by an address of its own; `break_off` ends it, and all that goes over it."""
+    """A relay to a coordinator with an address of its own. `break_off` breaks it and its connections."""
 
     def __init__(self, host: str, port: int) -> None:
         self._goal = host, port
@@ -79,7 +79,7 @@ class Way:
 
 @pytest.fixture
 def ways(shared_cluster: LocalCluster) -> Iterator[list[Way]]:
-    """Two ways to the coordinator that leads, as if by two addresses."""
+    """Yield two relays to the leader, with two addresses."""
     made = [Way(shared_cluster.address.host, shared_cluster.address.port) for _ in range(2)]
     yield made
     for way in made:
@@ -151,7 +151,7 @@ def test_writer_goes_on_over_the_next_address_when_the_way_to_the_leader_breaks(
 
 
 def test_changes_are_done_once_however_often_the_way_breaks(shared_cluster: LocalCluster, home: str) -> None:
-    """Answers are lost at any moment; each change is asked again over another way under its id."""
+    """Answers are lost at random; each change is sent again over the other relay with its id."""
     host, port = shared_cluster.address.host, shared_cluster.address.port
     ways = [Way(host, port) for _ in range(6)]
     done = threading.Event()
@@ -168,7 +168,7 @@ def test_changes_are_done_once_however_often_the_way_breaks(shared_cluster: Loca
         with PeaceFileSystem("http://" + ",".join(way.address for way in ways), "alice") as files:
             for number in range(400):
                 files.mkdirs(f"{home}/{number}")
-                # Done twice it would fail: there would be nothing to rename.
+                # Done twice, it would fail, because there would be nothing to rename.
                 files.rename(f"{home}/{number}", f"{home}/renamed-{number}")
                 if ways[-1].connections and number > 100:
                     break

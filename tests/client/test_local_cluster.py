@@ -1,4 +1,4 @@
-"""A local cluster starts, keeps what was written, survives its members, and leaves no process behind."""
+"""A local cluster starts, keeps its data, survives the death of members, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HasEnded = Callable[[int], bool]
 def test_written_files_are_there_after_the_next_start(
     tmp_path: Path, has_ended: HasEnded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The secret of some other cluster; it must not get in the way.
+    # The secret of another cluster, which must not interfere.
     monkeypatch.setenv("PEACEFS_SECRET_FILE", str(tmp_path / "nowhere"))
     contents = {f"/job/{number}": os.urandom(number * 70_000) for number in range(4)}
     with LocalCluster(tmp_path / "c", datanodes=2, port=0) as cluster:
@@ -54,7 +54,7 @@ def test_a_port_in_use_is_said_in_one_line_and_nothing_stays(tmp_path: Path) -> 
         cluster = LocalCluster(tmp_path, datanodes=1, port=port)
         with pytest.raises(StartupError, match=rf"coordinator did not start: .*{port}.*[Aa]ddress already in use"):
             cluster.start()
-    # The directory is free again, and so is the port.
+    # The directory and the port are free again.
     with LocalCluster(tmp_path, datanodes=1, port=port) as cluster:
         assert cluster.http_address == f"http://127.0.0.1:{port}"
 
@@ -112,7 +112,7 @@ def test_a_member_that_does_not_listen_is_killed_in_the_end(
 
 @contextlib.contextmanager
 def up(directory: Path) -> Iterator[subprocess.Popen[str]]:
-    """`peacefs up` with two datanodes, in a process of its own."""
+    """Run `peacefs up` with two datanodes, in a process of its own."""
     command = [sys.executable, "-m", "peacefs", "up", f"--dir={directory}", "--datanodes=2", "--port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -134,7 +134,7 @@ def members_of(process: subprocess.Popen[str]) -> list[int]:
 
 
 def log_of(pid: str | int) -> Path:
-    """Return where a process writes to; a file without a name for one that has ended."""
+    """Return the log of a process; an unnamed file if the process has ended."""
     try:
         return Path(f"/proc/{pid}/fd/1").readlink()
     except (FileNotFoundError, ProcessLookupError):
@@ -171,7 +171,7 @@ def test_nothing_is_left_of_a_cluster_whose_launcher_was_killed(
 
 
 class Up:
-    """`peacefs up` that has said its URI, and what it says on stderr."""
+    """A `peacefs up` that has printed its URI, with its stderr."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -181,7 +181,7 @@ class Up:
         self.agents = self.line()
 
     def line(self) -> str:
-        """Return the next line, without what all of its lines begin with."""
+        """Return the next line without the prefix that all lines have."""
         assert self.process.stderr is not None
         while b"\n" not in self._unread:
             assert select.select([self.process.stderr], [], [], PATIENCE_S)[0], f"no line within {PATIENCE_S} s"
@@ -192,7 +192,7 @@ class Up:
         return line.decode().removeprefix("peacefs: up: ")
 
     def pid_of(self, member: str) -> int:
-        """Return the process that writes this member's log; while it is just being started there is none."""
+        """Return the process that writes this member's log; None while the member is being started."""
         return next((pid for pid in members_of(self.process) if log_of(pid).stem == member), 0)
 
 
@@ -238,12 +238,12 @@ def test_up_says_a_fault_that_repeats_itself_once_and_recovers_when_it_is_mended
             files.write("/meanwhile", b"data", replication=1)
         node.unlink()
         away.rename(node)
-        # Nothing was said of the further attempts.
+        # Further attempts were not reported.
         assert cluster.line() == "datanode-2 is back"
 
 
 def _inode_of(log: Path) -> int | None:
-    """Return the inode of a log; None for the moment between its renaming and the next log."""
+    """Return the inode of a log; None between its renaming and the creation of the next log."""
     with contextlib.suppress(FileNotFoundError):
         return log.stat().st_ino
     return None

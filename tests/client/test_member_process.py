@@ -18,9 +18,9 @@ from peacefs.service.signs_of_life import SignsOfLife
 
 pytestmark = pytest.mark.cluster
 
-#: Longer than a process that can run is kept waiting for a processor.
+#: Longer than a runnable process waits for a processor.
 SILENCE_S = 3.0
-#: Becomes the command that follows after so many seconds, in which it does a little, as on a busy machine.
+#: Delays the command by so many seconds while using a little processor time, as on a busy machine.
 SLOW = """
 import os, sys, time
 
@@ -34,7 +34,9 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 @pytest.fixture
 def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalMember]:
-    """Not started yet; whoever starts it gives it less time than it takes, and looks how busy it is."""
+    """Return a process that is not started yet. The caller gives it less time than it takes, and watches its use
+    of the processor.
+    """
     monkeypatch.setattr(member_process, "local_start_timeout_s", SILENCE_S)
     reading, writing = os.pipe()
     arguments = ["coordinator", f"--dir={tmp_path / 'data'}", "--host=127.0.0.1", "--port=0", "--node-port=0"]

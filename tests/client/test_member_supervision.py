@@ -1,4 +1,4 @@
-"""Members of `peacefs up` that die are started again, with growing pauses, and each of it is said once."""
+"""Dead members of `peacefs up` are restarted with growing pauses, and each death is reported once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Play:
         assert self.core.ready(self.now_s, "datanode-1") == []
 
     def until_started(self, member: str) -> float:
-        """Let time pass until a member is started; return how long that took."""
+        """Let time pass until a member is started; return the time it took."""
         began_s = self.now_s
         while StartMember(member) not in self.core.tick(self.now_s):
             self.now_s += 0.1
@@ -100,7 +100,7 @@ def test_slow_start_is_said_once_and_holds_up_nobody() -> None:
     assert play.core.tick(play.now_s) == [slow]
     assert play.core.is_settled
     assert play.core.tick(play.now_s) == []
-    # Another one lives and dies meanwhile.
+    # Meanwhile another member starts and dies.
     play.die("datanode-1")
     play.until_started("datanode-1")
     assert play.core.phase("datanode-2") is MemberPhase.STARTING

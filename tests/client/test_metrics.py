@@ -37,13 +37,13 @@ def test_writes_and_reads_are_counted_where_they_happen(
             for now, then in zip(map(scraped, addresses), before, strict=True)
         )
 
-    # Other clients of this cluster may still read and write: some of the growth is theirs.
+    # Other clients of this cluster may read and write, so some of the growth is theirs.
     wait_until(lambda: grown("peacefs_descriptors_shared_total") >= 1, "the shared descriptor is counted")
     wait_until(
         lambda: grown("peacefs_chunks_lent_total") == grown("peacefs_descriptors_shared_total"),
         "and under its old name for one release",
     )
-    # Sent bytes are counted after the reader may have them.
+    # Sent bytes may be counted after the reader has them.
     wait_until(lambda: grown("peacefs_read_bytes_total") >= len(data), "the read is counted")
     after = [scraped(address) for address in addresses]
 
@@ -53,7 +53,7 @@ def test_writes_and_reads_are_counted_where_they_happen(
         lambda: grown("peacefs_seal_seconds_count") == grown("peacefs_chunks_written_total") >= 3,
         "every chunk that is written was sealed",
     )
-    # The totals of the stores: replicas of earlier files may go meanwhile, so that they need not have grown.
+    # Totals of the stores may not have grown, because replicas of earlier files may be deleted meanwhile.
     assert sum(now["peacefs_store_replicas", ""] for now in after) >= 3
     assert sum(now["peacefs_store_live_bytes", ""] for now in after) >= 3 * len(data)
     assert all(now["peacefs_disks", "working"] == 1 for now in after)
@@ -70,7 +70,7 @@ def test_metrics_page_is_what_its_command_writes_for_a_running_cluster(shared_cl
     datanode = command["exposed"](f"127.0.0.1:{shared_cluster.datanodes[0].readiness.http_port}")
     page = _PAGE.read_text()
     assert page == command["rewritten"](page, coordinator, datanode), "python docs/site/metrics.py writes it anew"
-    # A metric that is new, one that is gone, a meaning and a label that have changed.
+    # A new metric, a removed one, a changed meaning and a changed label.
     name = "peacefs_commits_made_total"
     new = {
         **coordinator,

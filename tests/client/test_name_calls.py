@@ -1,4 +1,4 @@
-"""Calls about names as our client makes them; the coordinator's answers are the test's own."""
+"""Calls about names as our client makes them, with prepared answers of the coordinator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from peacefs.runtime.connection_pool import ConnectionPool
 
 
 class Recorder:
-    """Connections over which prepared replies come in turn; keeps what was asked."""
+    """Connections with prepared replies; records the requests."""
 
     def __init__(self, *replies: Message | PeerUnreachable, token: TokenSource | None = None) -> None:
         self._replies = list(replies)
@@ -56,7 +56,7 @@ class Recorder:
         return None
 
     def send(self, message: Message, _payload: bytes, _timeout_s: float) -> None:
-        # The id that logs name it by is another each time.
+        # The id for logs differs each time.
         self.asked.append(replace(message, trace="") if isinstance(message, TracedMessage) else message)
 
     def receive(self, _timeout_s: float) -> Frame:
@@ -116,7 +116,7 @@ def snapshots(api: NameApi) -> Snapshots:
     return Snapshots(api, lambda _path, _older, _newer: [])
 
 
-#: Each with what the coordinator answers.
+#: Each with the coordinator's answer.
 CHANGES: list[tuple[Callable[[NameApi], object], Message]] = [
     (lambda api: api.mkdirs("/a"), NameChanged()),
     (lambda api: api.rename("/a", "/b"), NameChanged()),
@@ -168,7 +168,7 @@ def test_answer_to_something_else_is_a_fault_and_not_a_value() -> None:
 
 
 class ReplacedToken(TokenSource):
-    """A file that is replaced after it has been read."""
+    """A token file that is replaced after it was read."""
 
     def __init__(self, *tokens: str) -> None:
         self._tokens = list(tokens)
@@ -179,7 +179,7 @@ class ReplacedToken(TokenSource):
 
 def test_token_that_was_replaced_meanwhile_is_shown_before_a_refusal_is_believed() -> None:
     refused = Failure("Unauthenticated", "the token has ended")
-    # It is looked at when the client is made, when it asks, and when it is refused.
+    # The file is read when the client is made, when it sends a request, and when it is refused.
     replaced = ReplacedToken("old", "old", "new")
     assert Recorder(refused, FileInfo(row("")), token=replaced).api.status("/a").length == 7
     with pytest.raises(Unauthenticated):

@@ -1,4 +1,4 @@
-"""Preallocated chunks: each of use once, for a moment, and for who writes one file after the other."""
+"""Preallocated chunks: each can be used once, for a short time, by a client that writes file after file."""
 
 from __future__ import annotations
 

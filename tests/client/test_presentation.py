@@ -1,4 +1,4 @@
-"""Lines look as `hdfs dfs` writes them, so that scripts written for it go on working."""
+"""Output has the format of `hdfs dfs`, so that scripts for it keep working."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def test_times_are_cut_to_seconds_as_java_does() -> None:
 
 
 def _acts_on_a_terminal(character: str) -> bool:
-    """By Unicode's own tables: controls, separators of lines, halves, and what reorders its neighbours."""
+    """Return whether a terminal acts on the character, by Unicode's tables: controls, separators, surrogates, bidi
+    marks.
+    """
     embeddings = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
     marks = ("\N{LEFT-TO-RIGHT MARK}", "\N{RIGHT-TO-LEFT MARK}", "\N{ARABIC LETTER MARK}")
     return (

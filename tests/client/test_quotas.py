@@ -1,4 +1,4 @@
-"""Quotas on a real cluster, as a user types them; a writer that is refused, and one whose file does not end."""
+"""Quotas on a real cluster, as a user sets them; writers that are refused at once or in the middle of a file."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Readers of files that are made, replaced and removed meanwhile, on a real cluster: by our client and by WebHDFS.
+"""Readers of files that are made, replaced and removed meanwhile, on a real cluster, by our client and WebHDFS.
 
-What a reader can see it can read, and what it has opened is one version of the file.
+A reader can read every name that it sees, and an opened file is one version.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from peacefs.protocol.limits import KIB
 
 pytestmark = pytest.mark.cluster
 
-#: So long something is replaced while it is read, or as often as this if that takes longer.
+#: How long, or at least how often, something is replaced while it is read.
 _WRITTEN_FOR_S, _WRITTEN_MIN = 0.1 * often(4, 60), 20
 _CHUNK_BYTES = 64 * KIB
 Read = Callable[[str], bytes]
 
 
 class WebHdfsReader:
-    """Reads as a stock client does: one request to the coordinator, one to the datanode that it names."""
+    """Reads as a stock client does: one request to the coordinator, one to the datanode in the redirect."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -64,7 +64,7 @@ def read(request: pytest.FixtureRequest, shared_cluster: LocalCluster) -> Iterat
 
 @contextmanager
 def running(work: Callable[[], None]) -> Iterator[None]:
-    """Do `work` over and over on a thread of its own; what it raises is raised here in the end."""
+    """Repeat `work` on a thread; at the end, raise here what it raised."""
     stop, faults = threading.Event(), []
 
     def loop() -> None:
@@ -86,7 +86,7 @@ def running(work: Callable[[], None]) -> Iterator[None]:
 
 
 class Versions:
-    """The contents that one path has had: which of them a reader may get tells the time."""
+    """The successive contents of one path. The time determines which of them a reader may get."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -102,7 +102,7 @@ class Versions:
         self.done = self.begun
 
     def judge(self, content: bytes, oldest: int, length: int) -> str:
-        """Return the verdict on what a reader got that began to read when `oldest` was acknowledged."""
+        """Judge the content that a reader got if it began when version `oldest` was acknowledged."""
         newest = self.begun
         line, _newline, _rest = content.partition(b"\n")
         number = int(line.removeprefix(b"version ") or 0)
@@ -191,7 +191,7 @@ def test_reader_finds_the_data_of_a_name_as_soon_as_it_sees_it(
         for number in itertools.count(1):
             if time.monotonic() >= ends_s and number > _WRITTEN_MIN:
                 break
-            # The reader waits for a name that is about to come.
+            # The reader waits for a name that will appear soon.
             number = max(number, written[0])
             outcomes[outcome(lambda number=number: read_when_there(number))] += 1
     assert set(outcomes) == {"good"}, outcomes
@@ -217,7 +217,7 @@ def test_reader_that_has_opened_a_file_reads_it_after_it_was_deleted(
 @pytest.mark.parametrize("kind", ["client", "webhdfs"])
 @pytest.mark.evidence("open-file-replaced")
 def test_reader_that_waits_for_a_coordinator_that_starts_gets_one_version(tmp_path: Path, kind: str) -> None:
-    """The file is replaced while the reader waits: a rename does not wait for datanodes."""
+    """The file is replaced while the reader waits, because a rename does not wait for datanodes."""
     with LocalCluster(tmp_path, datanodes=2, port=0) as cluster:
         with PeaceFileSystem(cluster.http_address, user="alice") as files:
             files.write("/old", b"the old one")

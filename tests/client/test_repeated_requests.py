@@ -1,4 +1,4 @@
-"""Answers that were lost, with the coordinator killed before they were asked for again."""
+"""Answers are lost and the coordinator is killed; the same requests are sent again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 class WatchedCalls(ControlRpc):
-    """Keeps changes and completions with their answers, and loses an answer when told."""
+    """Records changes and completions with their answers, and loses an answer on request."""
 
     def __init__(self, address: str, connections: ConnectionPool) -> None:
         super().__init__(parse_address(address), connections, RetryPolicy())
@@ -65,7 +65,7 @@ class WatchedCalls(ControlRpc):
 
 
 class Client:
-    """Our client, whose calls are watched; a file system beside it sees what there is."""
+    """Our client with watched calls, and a file system that shows the result."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -138,7 +138,7 @@ def test_every_change_asked_again_after_kill_9_gets_its_first_answer_and_changes
     snapshots.delete("/r", "s")
     snapshots.disallow("/r")
 
-    # A request that was carried out again would change this.
+    # A request that was executed again would change this.
     files.delete("/r/made")
     for name in ("a", "b", "d", "never", "late"):
         files.write(f"/r/{name}", b"younger", replication=1)

@@ -1,4 +1,4 @@
-"""`peacefs report`: what it makes of a status, and that a real cluster gives one."""
+"""`peacefs report`: its output for a status, and for a real cluster."""
 
 from __future__ import annotations
 

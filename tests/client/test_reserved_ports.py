@@ -1,4 +1,4 @@
-"""Reserved ports: nobody else gets them, and the service that they are for can come and go."""
+"""Reserved ports: nobody else gets them, and their service can restart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from peacefs.client.local_cluster.reserved_ports import ReservedPorts
 
 _HOST = "127.0.0.1"
-# A hundredth of the ports that the kernel gives away: of as many draws several hit one that is not kept away.
+# A hundredth of the kernel's port range: this many random ports would hit an unreserved port several times.
 _MANY = 300
 
 
@@ -27,7 +27,7 @@ def test_reserved_port_is_listened_on_again_and_again(reserved: ReservedPorts) -
     for _ in range(3):
         with socket.create_server((_HOST, port)) as server, socket.create_connection((_HOST, port)) as client:
             accepted, _address = server.accept()
-            # Whoever closes first leaves the port in TIME_WAIT: here the server.
+            # The side that closes first leaves the port in TIME_WAIT; here it is the server.
             accepted.close()
             assert client.recv(1) == b""
 

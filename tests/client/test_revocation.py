@@ -63,7 +63,7 @@ def test_a_revoked_datanode_is_out_and_its_replicas_are_made_up_for(tmp_path: Pa
         assert credentials(cluster)[node]["revoked_ms"] is not None
         wait_until(lambda: files.cluster_status()["chunks"]["under_replicated"] == 0, "what it held is copied")
         wait_until(lambda: "was revoked" in victim.last_words, "it has been told why")
-        # It stands when the coordinator comes back, and the datanode comes again.
+        # The revocation survives a restart of the coordinator, when the datanode tries again.
         cluster.coordinator.kill()
         cluster.restart(cluster.coordinator)
         wait_until(lambda: files.cluster_status()["ready"], "the coordinator is back")
@@ -102,10 +102,10 @@ def test_a_cluster_secret_is_replaced_while_the_cluster_goes_on(tmp_path: Path) 
             for number, member in enumerate(cluster.members):
                 os.kill(member.pid, signal.SIGHUP)
                 wait_until(lambda m=member, s=step: times_read_again(m) == s + 1, "it has read the file")
-                # In the middle of a step services differ, and go on.
+                # In the middle of a step services have different secrets, and still work.
                 files.write(f"/{step}-{number}", b"written", replication=2)
                 assert files.read(f"/{step}-{number}") == b"written"
-        # A new connection between services, which knows nothing but the new secret.
+        # Make a new connection between services, which needs the new secret.
         cluster.datanodes[0].kill()
         cluster.restart(cluster.datanodes[0])
         files.write("/after", b"written", replication=2)

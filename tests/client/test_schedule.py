@@ -1,4 +1,4 @@
-"""The scheduling service on a real cluster: everybody is served, and what the dead held comes back."""
+"""The scheduling service on a real cluster: everyone is served, and grants of the dead are returned."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WaitUntil = Callable[..., None]
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """So tight that two chunks can be written at a time."""
+    """Yield a cluster in which two chunks can be written at a time."""
     options = ["--streams-per-node=1"]
     with LocalCluster(tmp_path, datanodes=6, port=0, coordinator_options=options) as running:
         yield running

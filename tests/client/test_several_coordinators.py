@@ -1,4 +1,4 @@
-"""Several coordinators of which one leads: clients find it, go on with the next, and ask nothing twice over."""
+"""Several coordinators with one leader: clients find it, fail over, and repeat no change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from peacefs.protocol.frames import Frame
 from peacefs.protocol.messages import Failure, Message, NameChange, NameChanged
 from peacefs.runtime.connection_pool import ConnectionPool
 
-#: A coordinator at a moment: dead, silent (after it has carried the call out), one that refuses, or the leader.
+#: A coordinator's state: dead, silent (after executing the call), refusing, or leading.
 State = str | PeacefsError
 DEAD, SILENT, LEADS = "dead", "silent", "leads"
 STANDBY = Standby("this coordinator stands by; b leads")
@@ -40,12 +40,12 @@ UNREADY = ServiceUnready("nobody leads")
 
 
 class Cluster:
-    """Coordinators by name, as they are at each second of a clock that only pauses move."""
+    """Coordinators by name, with their states by the second. Only pauses move the clock."""
 
     def __init__(self, **states: Callable[[float], State]) -> None:
         self._states = states
         self.now_s = 0.0
-        #: The coordinators that were asked, and their answers; None from a dead one.
+        #: The coordinators that were asked, with their answers; None from a dead one.
         self.asked: list[tuple[str, object]] = []
         self.address = parse_address(",".join(f"{name}:9870" for name in states))
         policy = RetryPolicy(clock=lambda: self.now_s, sleep=self._sleep, rng=random.Random(1))

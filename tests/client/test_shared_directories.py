@@ -1,4 +1,4 @@
-"""What `peacefs prepare` makes: places where ordinary users write on a cluster whose root is for superusers."""
+"""`peacefs prepare` makes directories for ordinary users on a cluster whose root is for superusers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small files through preallocated chunks, on a real cluster: one call each, and nothing else is new."""
+"""Small files through preallocated chunks, on a real cluster: one call each, otherwise as before."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from peacefs.runtime.sending_end import SendingEnd
 
 pytestmark = pytest.mark.cluster
 
-#: The calls of a writer with nothing in hand, and of one with a chunk in hand.
+#: The calls of a writer without, and with, a preallocated chunk.
 TWO_CALLS, ONE_CALL = ["CreateFile", "CompleteFile"], ["PublishFile"]
-#: The call of a writer of nothing.
+#: The call of a writer of an empty file.
 EMPTY_CALL = ["CreateFile"]
 
-#: Long before what nobody says that he holds is garbage.
+#: Long before unreported chunks become garbage.
 SOON_S = unreferenced_chunk_kept_s / 2
 
 
@@ -230,7 +230,7 @@ def test_files_that_are_written_together_are_there_and_one_that_is_refused_is_re
     files.write(f"{home}/taken", b"first")
     refused = {f"{home}/taken": b"second", f"{home}/taken/below": b"x", "not absolute": b"x", f"{home}/ ": b""}
     files.mkdirs(f"{home}/ ")
-    for turn in range(2):  # at first without preallocated chunks, then with some
+    for turn in range(2):  # first without preallocated chunks, then with some
         failed = files.write_many({**wanted, **refused}, replication=2)
         assert {path: type(error) for path, error in failed.items()} == {
             **(dict.fromkeys(wanted, FileAlreadyExists) if turn else {}),
@@ -280,8 +280,8 @@ def test_files_that_are_written_together_are_sent_and_committed_together(
         before = commits()
         wanted = {f"/after {number}": os.urandom(1024) for number in range(60)}
         assert files.write_many(wanted) == {}
-        # One send for each of the four datanodes that are heads, and one for all publications. The coordinator may
-        # begin to commit before it has read all of them; something else may be committed beside them.
+        # One send for each of the four head datanodes, and one for all publications. The coordinator may begin to
+        # commit before it has read all of them; other commits may happen meanwhile.
         assert sorted(name for _count, name in sends) == ["PublishFile", *["WriteChunk"] * 4]
         assert sum(count for count, name in sends if name == "WriteChunk") == len(wanted)
         assert (len(wanted), "PublishFile") in sends
@@ -377,7 +377,7 @@ def test_chunk_not_published_for_ctrl_c_or_want_of_an_answer_is_gone_soon(
 
         for publication in (TWO_CALLS[-1], *ONE_CALL):
             if publication in ONE_CALL:
-                # Nothing is replaced by that: replicas of what was would go in the middle of it.
+                # The files are new: replacing a file would delete replicas in the middle of the test.
                 for name in ("first", "second"):
                     files.write(f"/{publication}-{name}", b"before")
             before = replicas()
@@ -388,7 +388,7 @@ def test_chunk_not_published_for_ctrl_c_or_want_of_an_answer_is_gone_soon(
             assert not files.exists("/file")
             wait_until(lambda before=before: replicas() == before, "what was written is gone", SOON_S)
 
-        # So it is with a file that is written bit by bit, whether a thread sends it meanwhile or not.
+        # The same holds for a file that is written in pieces, whether a thread sends it meanwhile or not.
         for length in (1000, fast_lane_bytes_max + 1, stream_buffer_bytes + 1):
             sink = files.open_for_writing("/file")
             sink.write(bytes(length))

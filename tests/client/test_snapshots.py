@@ -1,4 +1,4 @@
-"""Snapshots on a real cluster: taken, read, compared, restored and dropped, as a user types it."""
+"""Snapshots on a real cluster: taken, read, compared, restored and deleted, as a user does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(shared_cluster: LocalCluster) -> Run:
 
 @pytest.fixture
 def place(shared_cluster: LocalCluster, home: str) -> str:
-    """Return a directory of alice's that allows snapshots."""
+    """Return a directory of alice's in which snapshots are allowed."""
     with PeaceFileSystem(shared_cluster.http_address, user=getpass.getuser()) as superusers:
         superusers.snapshots.allow(home)
     return home

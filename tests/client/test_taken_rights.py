@@ -1,6 +1,6 @@
-"""Rights that are taken away end what was begun with them, within the time that the coordinator is told.
+"""Revoked rights end open reads within the time that the coordinator is configured with.
 
-Nothing else ends a read, however slow it is. On a real cluster, by every way to read.
+Nothing else ends a read, however slow it is. Tested on a real cluster, for every way to read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def alice(address: str) -> Iterator[PeaceFileSystem]:
 
 @pytest.fixture
 def bob(address: str) -> Iterator[PeaceFileSystem]:
-    """A client that reads what others let it read; with sockets alone, because it keeps a shared descriptor."""
+    """Yield a client that reads other users' files over sockets only, because a shared descriptor stays usable."""
     with PeaceFileSystem(address, user="bob", local_sockets=False) as files:
         yield files
 
@@ -65,7 +65,7 @@ def close_file(alice: PeaceFileSystem) -> None:
 
 
 def move_away(alice: PeaceFileSystem) -> None:
-    """To below a directory that was never open."""
+    """Move a file below a directory that was never accessible."""
     alice.mkdirs("/private")
     alice.set_permission("/private", 0o700)
     alice.rename("/closed", "/private/closed")
@@ -73,7 +73,7 @@ def move_away(alice: PeaceFileSystem) -> None:
 
 @pytest.fixture
 def shared(alice: PeaceFileSystem) -> Iterator[PeaceFileSystem]:
-    """Two files of alice's that all may read."""
+    """Make two files of alice's that everyone may read."""
     alice.write("/closed/small", SMALL)
     with alice.open_for_writing("/closed/large", block_bytes=8 * MIB) as file:
         file.write(LARGE)
@@ -98,7 +98,7 @@ def test_an_old_url_is_refused_when_the_rights_are_gone(
 
 
 def test_an_old_url_is_good_while_the_rights_are_there(address: str, shared: PeaceFileSystem) -> None:
-    """As for a stock client that seeks in a file, which it opened long ago."""
+    """A stock client does this when it seeks in a file that it opened long ago."""
     url = opened_url(address, "/closed/small", "bob")
     ends_s = time.monotonic() + 2.5 * LIFETIME_S
     while time.monotonic() < ends_s:
@@ -109,7 +109,7 @@ def test_an_old_url_is_good_while_the_rights_are_there(address: str, shared: Pea
 
 
 def slowly(url: str, between: Callable[[], None], seconds: float) -> bytes:
-    """Return the body, taken in small bites over so long; `between` is called after the first."""
+    """Read the body in small pieces over a given time; call `between` after the first piece."""
     asked = urlsplit(url)
     with socket.create_connection((asked.hostname, asked.port)) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)

@@ -1,4 +1,4 @@
-"""`peacefs fsck --temporary`: what dead writers left, by name and age."""
+"""`peacefs fsck --temporary`: finds remains of dead writers by name and age."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from peacefs.runtime.thread_driver import ThreadDriver
 
 
 class Asked:
-    """A coordinator that doubles texts, refuses those that begin with a minus, and can raise KeyboardInterrupt."""
+    """A coordinator that doubles texts, refuses texts that begin with a minus, and can raise KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.together: list[list[str]] = []

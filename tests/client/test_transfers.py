@@ -1,4 +1,4 @@
-"""`put` and `get` of trees: several files at once, and gone on with where they were cut short."""
+"""`put` and `get` of trees: several files at once, continued after an interruption."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(environment: dict[str, str], tmp_path: Path) -> Command:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Forty small files in four directories, and one of several chunks."""
+    """Make forty small files in four directories, and one of several chunks."""
     top = tmp_path / "tree"
     for number in range(40):
         file = top / f"d{number % 4}" / f"f{number:02}"
@@ -66,7 +66,7 @@ def stored(files: PeaceFileSystem, top: str) -> dict[str, bytes]:
 
 
 def told(done: subprocess.CompletedProcess[bytes]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the outcome of each file, by its last two names, and the summary."""
+    """Return the outcome of each file, by its last two path components, and the summary."""
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     outcomes = {"/".join(line["source"].split("/")[-2:]): line["outcome"] for line in lines[:-1]}
     assert lines[-1]["type"] == "summary" and len(outcomes) == len(lines) - 1
@@ -87,7 +87,7 @@ def test_put_that_was_killed_is_resumed_and_takes_nothing_half_written_for_whole
                 break
         except FileNotFound:
             pass
-        time.sleep(0.003)  # the processors are for what is to be killed
+        time.sleep(0.003)  # leave the processors to the process that will be killed
     begun.send_signal(signal.SIGKILL)
     begun.wait(60)
     wanted = contents(tree)

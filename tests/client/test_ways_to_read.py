@@ -1,4 +1,4 @@
-"""Every way to read a file gives what a model in memory says, whatever was done to the file before."""
+"""Every way to read a file gives the content of a model in memory, after any changes to the file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
 
-#: Checksum blocks have 64 KiB; replicas of up to 256 KiB have no file of their own.
+#: Checksum blocks are 64 KiB; replicas of up to 256 KiB share files.
 BLOCK, SMALL_MAX = 64 * 1024, 256 * 1024
-#: Around those limits, and somewhere else.
+#: Near those limits, and random.
 LENGTHS = (0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 100_000, SMALL_MAX - 1, SMALL_MAX, SMALL_MAX + 1, 300_000, 700_001)
 
 
 @pytest.fixture(scope="module")
 def ways(shared_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Way]]:
-    """All ways; Hadoop's client in the long form, since it starts a JVM."""
+    """Yield all ways; Hadoop's client only with PEACEFS_LONG, because it starts a JVM."""
     with ExitStack() as stack:
         ways = stack.enter_context(ways_to_read(shared_cluster.http_address))
         if often(0, 1):
@@ -39,7 +39,7 @@ def ways(shared_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory)
 
 
 class Directory:
-    """A directory of the cluster and its model, which are changed together."""
+    """A directory of the cluster and its model, changed together."""
 
     def __init__(
         self, path: str, files: PeaceFileSystem, superuser: PeaceFileSystem, ways: dict[str, Way], rng: Random
@@ -64,7 +64,7 @@ class Directory:
         self._files.write(f"{self.path}/{name}", data, overwrite=True, block_bytes=block_bytes)
 
     def append(self, name: str, *lengths: int) -> None:
-        """Append parts to a file; each but the last is flushed."""
+        """Append parts to a file; flush after each part except the last."""
         self._note(f"append {name} {lengths}")
         with self._files.open_for_appending(f"{self.path}/{name}") as sink:
             for length in lengths:
@@ -106,7 +106,7 @@ class Directory:
         self.done.append(what)
 
     def check(self, *names: str) -> None:
-        """Read the whole and three parts in every way; from a snapshot and as a copy in some ways."""
+        """Read the whole file and three parts in every way; read a snapshot and a copy in some ways."""
         for name in names:
             expected = self.model.files[name]
             self._check_path(name, expected, self._ways)
@@ -143,7 +143,7 @@ class Directory:
                 raise
 
     def _part(self, length: int) -> tuple[int, int]:
-        """Return an offset and how many bytes to read from there."""
+        """Return an offset, and the number of bytes to read there."""
         last = max(length - 1, 0)
         edges = [edge for edge in (0, 1, BLOCK - 1, BLOCK, SMALL_MAX, last) if edge <= last]
         offset = self.rng.choice([*edges, self.rng.randint(0, last)])
@@ -152,7 +152,7 @@ class Directory:
 
 
 def _same(read: bytes, expected: bytes) -> bool:
-    """Compare without an explanation: pytest's would take minutes for as many bytes."""
+    """Compare without an explanation, for which pytest would take minutes."""
     return read == expected
 
 
@@ -171,7 +171,7 @@ def directory(
 
 
 CUTS = [
-    # The length of a file, and what it is cut to: within a checksum block, at its edges, across 256 KiB.
+    # The length of a file, and the length to cut to: within a checksum block, at its edges, across 256 KiB.
     (700_001, 5 * BLOCK + 1),
     (200_000, 70_000),
     (700_001, 100_000),

@@ -1,4 +1,4 @@
-"""Tables of figures are read from files and pipes as well, which have no width."""
+"""Tables of numbers are readable in files and pipes, too, which have no width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of differences from HDFS is kept true: what is new fails the target, and what is gone does, too."""
+"""The list of known differences from HDFS is exact: both new and vanished differences fail `make contract`."""
 
 from __future__ import annotations
 

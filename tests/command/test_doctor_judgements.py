@@ -1,4 +1,4 @@
-"""The doctor's judgements over facts made by hand: a table of harms, each with what is found and what to do."""
+"""The doctor's findings for hand-made facts: a table of faults, each with its finding and advice."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _ill(facts: Facts) -> list[Diagnosis]:
 def test_doctor_finds_a_good_cluster_fine_in_every_check() -> None:
     findings = judge(_WELL)
     assert [finding for finding in findings if finding.verdict is not Urgency.FINE or finding.advice] == []
-    # The certificate is judged where there is one.
+    # The certificate is checked if there is one.
     assert {finding.check for finding in findings} == CHECKS.keys() - {"certificates"}
     assert worst(findings) is Urgency.FINE
     assert list(for_people(findings))[-1] == f"0 broken, 0 to change, 0 to know, {len(findings)} fine"

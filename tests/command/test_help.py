@@ -51,7 +51,7 @@ def test_help_of_every_command_ends_with_examples_that_it_takes(command: str) ->
     assert [line.strip() for line in lines.splitlines() if line] == [f"peacefs {each}" for each in examples]
     for example in examples:
         assert f"{example} ".startswith(f"{command} ")
-        # Parsed as it is, with all its values checked; nothing is run.
+        # Parsed with all values checked, but not run.
         parsed, rest = _TREE, shlex.split(example)
         context = parsed.make_context("peacefs", rest)
         while isinstance(parsed, TyperGroup) and context._protected_args:

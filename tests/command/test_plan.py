@@ -1,4 +1,4 @@
-"""`peacefs plan`: dry runs for a file's network and for a real cluster's."""
+"""`peacefs plan`: dry runs for a network file and for a real cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`peacefs simulate`: what is shown, what scripts get, and what is refused before any time is spent."""
+"""`peacefs simulate`: its output for people and for scripts, and early refusals."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_unknown_names_are_wrong_usage(arguments: tuple[str, ...], said: str) ->
 
 
 def test_the_help_names_every_scenario_and_policy() -> None:
-    # Lines are broken after hyphens, too.
+    # Lines are also broken after hyphens.
     words = set(re.findall(r"[\w-]+", re.sub(r"-\n\s+", "-", simulate("--help").stdout)))
     assert {*SCENARIOS, *POLICIES} <= words
 

@@ -1,4 +1,4 @@
-"""`peacefs topology`: descriptions of networks are checked to the line, and drawn."""
+"""`peacefs topology`: checks descriptions of networks, names lines of mistakes, and draws networks."""
 
 from __future__ import annotations
 

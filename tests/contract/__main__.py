@@ -1,4 +1,4 @@
-"""`make contract`: exit status 0 when peacefs differs from HDFS in nothing but what is listed, 1 otherwise."""
+"""`make contract`: exits with 0 if peacefs differs from HDFS only as listed, else with 1."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from .toolchain import Toolchain
 
 _END_TIMEOUT_S = 60.0
-#: As HdfsPeer.java has it.
+#: As in HdfsPeer.java.
 _PROXY_USERS = """
 hadoop.proxyuser.oozie.hosts = "127.0.0.1"
 hadoop.proxyuser.oozie.users = "alice"

@@ -1,4 +1,4 @@
-"""Compares outcomes here with those of HDFS, and what differs with the list of what is known to. Pure."""
+"""Compare outcomes with HDFS's, and the differences with the list of known ones. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class KnownDifference:
-    """One line of the list. One that `comes_and_goes` differs in some runs only, because either side does."""
+    """A line of the list. If it `comes_and_goes`, it occurs only in some runs, because one side varies."""
 
     name: str
     because: str
@@ -18,7 +18,7 @@ class KnownDifference:
 
 
 def read_known(text: str) -> dict[str, list[KnownDifference]]:
-    """Return what is listed of each kind. Raises ValueError for a line without a reason."""
+    """Return the known differences of each kind. Raises ValueError for a line without a reason."""
     known = {}
     for kind, lines in tomllib.loads(text).items():
         known[kind] = [KnownDifference(**line) for line in lines]
@@ -29,7 +29,7 @@ def read_known(text: str) -> dict[str, list[KnownDifference]]:
 
 
 def _told(ours: str, theirs: str) -> str:
-    """Say how two outcomes differ: of long ones the lines that do."""
+    """Describe how two outcomes differ; of long ones, only the different lines."""
     if "\n" not in ours + theirs:
         return f"{ours} here, {theirs} with HDFS"
     lines = difflib.ndiff(theirs.splitlines(), ours.splitlines())
@@ -39,7 +39,7 @@ def _told(ours: str, theirs: str) -> str:
 def verdicts(
     here: Mapping[str, str], hdfs: Mapping[str, str], known: Iterable[KnownDifference]
 ) -> tuple[list[str], list[str]]:
-    """Return what is wrong, a sentence each, and the known differences that were seen."""
+    """Return the faults, one sentence each, and the known differences that occurred."""
     listed = {each.name: each for each in known}
     wrong, seen = [], []
     for name in sorted(here.keys() | hdfs.keys()):

@@ -1,6 +1,6 @@
-"""Records what `hdfs dfs` says with a real HDFS: `python -m contract.record_commands`, in `tests`.
+"""Record the output of `hdfs dfs` with a real HDFS: `python -m contract.record_commands`, in `tests`.
 
-Wants Maven and a JDK, as `make contract`.
+Needs Maven and a JDK, like `make contract`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs commands of `hdfs dfs` and distcp against one cluster; takes out of their output what is its own."""
+"""Run commands of `hdfs dfs` and distcp on one cluster, and normalise their output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_commands(text: str) -> list[list[str]]:
 def run_shell(
     toolchain: Toolchain, uri: str, other: str, name: str, scratch: Path, commands: str | None = None
 ) -> dict[str, str]:
-    """Return what came of each command, by its words: its exit status and output."""
+    """Return exit status and output of each command, by its words."""
     local = scratch / "local"
     _make_local_files(local)
     places = {"{uri}": uri, "{other}": other, "{local}": str(local)}
@@ -54,7 +54,7 @@ def run_shell(
 
 
 def normal(said: str, places: dict[str, str]) -> str:
-    """Return output without addresses, dates and, of a file system's size, its numbers."""
+    """Return output without addresses, dates, and sizes of the file system."""
     for placeholder, value in places.items():
         said = said.replace(value, placeholder).replace(value.removeprefix("webhdfs://"), placeholder)
     said = _INSTANT.sub("TIME", _DATE.sub("DATE", said))
@@ -65,7 +65,7 @@ def normal(said: str, places: dict[str, str]) -> str:
 
 
 def _unique(name: str, taken: Container[str]) -> str:
-    """Return the name with a number if it is taken: a command may run twice."""
+    """Return the name, with a number if it is taken: a command may run twice."""
     if name not in taken:
         return name
     return next(numbered for n in count(2) if (numbered := f"{name} ({n})") not in taken)

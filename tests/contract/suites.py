@@ -1,4 +1,4 @@
-"""Runs Hadoop's suites against one cluster, in a JVM of JUnit's, and reads what came of each case."""
+"""Run Hadoop's test suites on one cluster, in a JVM with JUnit, and read the outcome of each case."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from .toolchain import Toolchain
 
 _SUITES_TIMEOUT_S = 1800.0
-#: From best to worst. Cases with the same name are one case with several parameters: the worst counts.
+#: From best to worst. Cases of the same name with several parameters are one case; the worst outcome counts.
 _OUTCOMES = ("passed", "skipped", "failed")
 
 
 def run_suites(toolchain: Toolchain, uri: str, name: str, scratch: Path) -> dict[str, str]:
-    """Return the outcome of each case, named `Suite.case`. Raises RuntimeError when JUnit itself fails."""
+    """Return the outcome of each case, named `Suite.case`. Raises RuntimeError if JUnit itself fails."""
     reports = toolchain.build / f"reports-{name}"
     arguments = [
         *("execute", "--disable-banner", "--details=none", f"--reports-dir={reports}"),
@@ -27,7 +27,7 @@ def run_suites(toolchain: Toolchain, uri: str, name: str, scratch: Path) -> dict
     report = reports / "TEST-junit-jupiter.xml"
     report.unlink(missing_ok=True)
     with (toolchain.build / f"suites-{name}.out").open("w") as out:
-        # 1 is for cases that failed, which is for others to judge.
+        # Status 1 means failed cases, which the caller judges.
         ended = subprocess.run(
             command, stdout=out, stderr=out, timeout=_SUITES_TIMEOUT_S, cwd=scratch, check=False
         )

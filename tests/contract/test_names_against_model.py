@@ -22,7 +22,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(often(300, 1500))]
 _STOP_S = 60.0
-#: Of the coordinator, in one example. Its datanode comes back after up to five seconds.
+#: Restarts of the coordinator in one example. Its datanode reconnects within five seconds.
 _ENDS_MAX = often(1, 3)
 
 PATHS = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(tuple)
@@ -32,7 +32,7 @@ MODES = st.sampled_from((0o755, 0o777, 0o1777, 0o700, 0o711, 0o555, 0o644))
 
 
 class NamesMachine(RuleBasedStateMachine):
-    """Does the same to a directory of its own and to the model. Machines share a cluster."""
+    """Makes the same changes in its own directory and in the model. Machines share a cluster."""
 
     cluster: LocalCluster
     doors: tuple[Door, Door, Door]
@@ -46,12 +46,12 @@ class NamesMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Everybody may write into the directory."""
+        """Make the directory writable for everyone."""
         self.both(0, Call("mkdirs", ()))
         self.both(0, Call("set_permission", (), permission=0o777))
 
     def both(self, door: int, call: Call) -> None:
-        """Perform a call, whose paths are below the directory."""
+        """Perform a call with paths below the directory in both."""
         target = self.top + call.target if call.op == "rename" else ()
         asked = call._replace(path=self.top + call.path, target=target)
         self.tree, expected = apply(self.tree, asked)
@@ -101,7 +101,7 @@ class NamesMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.ends < _ENDS_MAX)
     @rule(way=st.sampled_from(("kill", "stop")))
     def end_coordinator(self, way: str) -> None:
-        """End the coordinator and start it again; then everything must be there."""
+        """Restart the coordinator; then everything must still exist."""
         self.ends += 1
         coordinator = self.cluster.coordinator
         if way == "stop":
@@ -121,7 +121,7 @@ class NamesMachine(RuleBasedStateMachine):
         self.compare(0)
 
     def compare(self, door: int) -> None:
-        """Look at all that the model has."""
+        """Compare everything that the model has."""
         depth = len(self.top)
         for path, there in sorted(self.tree.nodes.items()):
             if path[:depth] != self.top:
@@ -148,7 +148,7 @@ def test_outcomes_through_all_doors_are_those_of_the_model_across_stops_and_kill
                 max_examples=often(10, 100),
                 stateful_step_count=often(40, 60),
                 suppress_health_check=list(HealthCheck),
-                # Each step that is tried again costs requests, and perhaps starts of the coordinator.
+                # Each retried step costs requests, and perhaps restarts of the coordinator.
                 phases=(Phase.generate, Phase.shrink)[: often(1, 2)],
             ),
         )

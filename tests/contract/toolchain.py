@@ -1,4 +1,4 @@
-"""Gets Hadoop's jars with Maven, compiles the suites against them, and starts JVMs: all in `build/contract`."""
+"""Get Hadoop's jars with Maven, compile the suites, and start JVMs: all in `build/contract`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ log4j.appender.err.File=${contract.log}
 log4j.appender.err.layout=org.apache.log4j.PatternLayout
 log4j.appender.err.layout.ConversionPattern=%d %p %c: %m%n
 """
-#: Together with what is compiled at once: short programmes gain nothing from the optimising compiler.
+#: Short programs gain nothing from the optimising compiler.
 _JVM = ("-XX:TieredStopAtLevel=1", "-Xmx1g", "-Djava.net.preferIPv4Stack=true")
 
 
 class MissingTool(Exception):
-    """A tool is not installed."""
+    """A required tool is not installed."""
 
 
 class Toolchain:
-    """`build` is where jars' paths, classes and logs go."""
+    """Hadoop's jars and compiled suites. `build` is the directory for class paths, classes and logs."""
 
     def __init__(self, build: Path) -> None:
         self.build = build
@@ -34,7 +34,7 @@ class Toolchain:
         self._classpath = ""
 
     def prepare(self) -> None:
-        """Raise CalledProcessError, with what Maven or the compiler said on stderr."""
+        """Get the jars and compile. Raises CalledProcessError with stderr of Maven or the compiler."""
         classes, listed = self.build / "classes", self.build / "classpath"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={listed}"]
         self._run([self._tools["mvn"], "--batch-mode", "--quiet", "--file", str(_HERE / "pom.xml"), *goal])
@@ -48,7 +48,7 @@ class Toolchain:
     def command(
         self, main: str, arguments: Sequence[str], properties: Mapping[str, str], *, log: str
     ) -> list[str]:
-        """Return what runs a class in a JVM whose log is in a file of this name."""
+        """Return the command that runs a class in a JVM that logs to a file of this name."""
         given = [f"-D{name}={value}" for name, value in {**properties, "contract.log": self.log(log)}.items()]
         return [self._tools["java"], *_JVM, *given, "-cp", self._classpath, main, *arguments]
 

@@ -1,4 +1,4 @@
-"""More requests than the coordinator works on at once get an answer that clients repeat after."""
+"""Requests above the coordinator's limit get an answer after which clients retry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def _receive() -> Message:
 
 
 class Client:
-    """Keeps what it was sent."""
+    """Records what it was sent."""
 
     def __init__(self) -> None:
         self.status = 0

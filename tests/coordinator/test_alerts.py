@@ -1,4 +1,4 @@
-"""Alerts of the web page: each says what is wrong and what to do, the worst first; a well cluster has none."""
+"""Alerts of the web page say what is wrong and what to do, the worst first; a healthy cluster has none."""
 
 from __future__ import annotations
 
@@ -173,6 +173,6 @@ def test_alerts_begin_with_the_worst() -> None:
 
 
 def test_alert_of_a_standby_is_not_that_it_waits_for_datanodes() -> None:
-    """They report to the leader alone what they hold, as far as chunks are judged."""
+    """Datanodes report their replicas only to the leader."""
     standing_by = replace(_WELL, ready=False, failover=replace(_FAILOVER, leads=False))
     assert alerts_of(standing_by) == []

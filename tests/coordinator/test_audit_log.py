@@ -1,4 +1,4 @@
-"""The audit log holds a line for each request that nobody can forge, and a disk that fails stops nothing."""
+"""The audit log has one line per request that cannot be forged; a failing disk stops nothing."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_audit_log_that_cannot_be_written_loses_nothing_within_its_bound_and_say
         monkeypatch.setattr(audit_log, "audit_waiting_bytes_max", 0)
         log.record(record("/too much"))
         assert log.lost == 1
-        # There is room again.
+        # There is space again.
         path.unlink()
         wait_until(lambda: log.written == 3, "the lines that waited are not written")
     monkeypatch.undo()

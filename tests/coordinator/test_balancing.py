@@ -1,4 +1,4 @@
-"""Balancing: what is full gives to what is empty, no chunk is ever worse off for it, and it comes to an end."""
+"""Balancing moves chunks from full to empty datanodes, never worsens a chunk's safety, and ends."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ RATE = float(balance_bytes_per_second_default)
 
 @dataclass(frozen=True)
 class Layout:
-    """Racks by datanode; for each chunk, its length and who holds it."""
+    """Racks by datanode; for each chunk, its length and holders."""
 
     racks: dict[str, str]
     chunks: dict[int, tuple[int, tuple[str, ...]]]
 
 
 class BalancedPlay(Play):
-    """Datanodes that do what they are told, and say so with their next heartbeat."""
+    """Datanodes that obey orders, and report them in their next heartbeat."""
 
     def __init__(self, layout: Layout, *, capacity: int = CAPACITY) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class BalancedPlay(Play):
         return run.phase
 
     def tick(self) -> list[ReplicaCopy]:
-        """Return a quarter of a second in which nothing is obeyed; what is ordered to be copied."""
+        """Let a quarter of a second pass in which nothing is obeyed; return the ordered copies."""
         self.now_s += 0.25
         self.cluster.balancer.renew(self.now_s, "run")
         ticked = self.cluster.tick(self.now_s, Garbage())
@@ -79,7 +79,7 @@ class BalancedPlay(Play):
         return ticked.copies
 
     def ask_and_hear(self) -> None:
-        """Ask about everything that has arrived with one tick, and judge it with the next."""
+        """Ask about everything that has arrived in one tick, and judge it in the next."""
         self.tick()
         self.tick()
 
@@ -116,7 +116,7 @@ class BalancedPlay(Play):
         raise AssertionError("it does not end")
 
     def check(self) -> None:
-        """No chunk has fewer replicas than it had, nor is in fewer racks."""
+        """Check that no chunk has fewer replicas, or is on fewer racks, than before."""
         for chunk, (_length, holders) in self.layout.chunks.items():
             now = [node for node, held in self.held.items() if chunk in held]
             assert len(now) >= len(holders)
@@ -127,7 +127,7 @@ class BalancedPlay(Play):
 
 
 def uneven(chunks: int = 40, length: int = 10 * MIB) -> BalancedPlay:
-    """Two full datanodes and two empty ones, each rack with one of either kind."""
+    """Return two full and two empty datanodes, one of each kind per rack."""
     racks = {"dn-1": "/a", "dn-2": "/b", "dn-3": "/a", "dn-4": "/b"}
     return BalancedPlay(Layout(racks, dict.fromkeys(range(1, chunks + 1), (length, ("dn-1", "dn-2")))))
 
@@ -138,7 +138,7 @@ def layouts(draw: st.DrawFn) -> Layout:
         f"dn-{number}": f"/rack-{draw(st.integers(1, 3))}" for number in range(1, draw(st.integers(2, 6)) + 1)
     }
     nodes = sorted(racks)
-    # Few of them hold most, so that there is something to do.
+    # A few of them hold most data, so that there is something to balance.
     crowd = nodes[: draw(st.integers(1, len(nodes)))]
     chunks = {}
     for chunk in range(1, draw(st.integers(0, 40)) + 1):
@@ -162,7 +162,7 @@ class TestARun:
         assert moved <= sum(max(0.0, each - mean) for each in used.values()) + 1
         assert len({(copy.chunk, copy.source) for copy in made}) == len(made)
         after = {node: sum(held.values()) for node, held in play.held.items()}
-        # Nobody crosses the mean.
+        # No datanode crosses the mean.
         for node in used:
             assert min(used[node], mean) - 1 <= after[node] <= max(used[node], mean) + 1
         outside = [node for node in after if abs(after[node] - mean) > threshold * CAPACITY + 1]
@@ -188,7 +188,7 @@ class TestARun:
             assert abs(play.usage(node).live_bytes - 200 * MIB) <= 50 * MIB
 
     def test_without_a_chunk_that_may_be_moved_it_says_that_it_is_stuck(self) -> None:
-        # The only replica outside of rack /a is on the full one.
+        # The only replica outside rack /a is on the full datanode.
         racks = {"dn-1": "/a", "dn-2": "/b", "dn-3": "/a"}
         play = BalancedPlay(Layout(racks, dict.fromkeys(range(1, 50), (10 * MIB, ("dn-2", "dn-1")))))
         play.start(0.01)
@@ -381,7 +381,7 @@ class TestTheRate:
             for copy in play.tick():
                 for node in (copy.source, copy.target):
                     moved[node] = moved.get(node, 0) + 10 * MIB
-                    # A move that begins now takes its time from now on.
+                    # A move that begins now counts its time from now.
                     assert moved[node] <= 20 * MIB * (play.now_s - started_s) + 2 * 10 * MIB
                 assert copy.bytes_per_second == 20 * MIB
                 play.copy(copy)

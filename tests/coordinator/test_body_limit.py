@@ -1,4 +1,4 @@
-"""Bodies of REST requests that are too long, or too long in coming, are refused; others are left alone."""
+"""Bodies of REST requests that are too long or too slow are refused; others are unaffected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def app() -> FastAPI:
 
     @app.post("/slow")
     async def slow(request: Request) -> int:
-        """Works for longer than the body may take, watching whether the client is still there."""
+        """Work for longer than the body may take, and watch whether the client is still connected."""
         await request.body()
         watch = asyncio.create_task(request.receive())
         await asyncio.sleep(0.3)

@@ -1,4 +1,4 @@
-"""The checkpoint that a file belongs to, and how much of it is still to come."""
+"""The checkpoint that a file belongs to, and the estimate of its remaining bytes."""
 
 from __future__ import annotations
 

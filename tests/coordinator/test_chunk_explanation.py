@@ -1,4 +1,4 @@
-"""A chunk explained, whatever has happened to it: its replicas' states, their causes, and what is pending."""
+"""The explanation of a chunk: its replicas' states, their causes, and pending actions."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_chunk_of_a_dead_datanode_names_its_death_as_the_cause(started: Play) ->
 def test_corrupt_replica_of_a_datanode_that_died_is_taken_out_of_the_lists_and_the_history_says_so(
     started: Play,
 ) -> None:
-    started.contents = {"dn-1": None, "dn-2": None, "dn-3": None}  # Nobody proves what it holds.
+    started.contents = {"dn-1": None, "dn-2": None, "dn-3": None}  # Nobody proves its replicas.
     started.publish([FILE])
     started.cluster.heartbeat(started.now_s, "dn-2", Heartbeat(USAGE, corrupt=[HELD]))
     started.beating.discard("dn-2")
@@ -181,7 +181,7 @@ def test_chunk_that_nobody_knows_is_explained_by_nothing(started: Play) -> None:
 
 
 class Names:
-    """A namespace beside a cluster."""
+    """A namespace with a cluster."""
 
     def __init__(self, play: Play) -> None:
         self.metadata = store_in_memory()

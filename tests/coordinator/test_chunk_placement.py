@@ -1,4 +1,4 @@
-"""Placement of new chunks follows at once from what is known of the datanodes, however many chunks went before."""
+"""Placement of new chunks depends only on the known state of datanodes, not on earlier placements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _chunks = iter(range(1, 1_000_000))
 
 @pytest.fixture
 def busy(play: Play) -> Play:
-    """Three datanodes of one rack, through which chunks have just gone."""
+    """Return three datanodes of one rack, through which chunks have just been written."""
     play.join("dn-1", "dn-2", "dn-3")
     play.open_for_business()
     assert chosen(play) == {"dn-1", "dn-2", "dn-3"}
@@ -43,7 +43,7 @@ def busy(play: Play) -> Play:
 
 
 def chosen(play: Play, replication: int = 3) -> set[str]:
-    """Place a chunk, and write it at once."""
+    """Place a chunk, and complete its write at once."""
     chunk = next(_chunks)
     nodes = play.cluster.place(play.now_s, chunk, None, replication, frozenset(), 60.0)
     play.cluster.write_ended(chunk)
@@ -123,7 +123,7 @@ def test_without_any_datanode_it_is_said_how_many_there_are(busy: Play) -> None:
 
 
 def test_copy_draws_no_target_where_no_datanode_is_left(busy: Play) -> None:
-    """With three datanodes, one of which is down, every chunk asks for a target at each plan."""
+    """With one of three datanodes down, every chunk asks for a target in each round of planning."""
     rng = Random(1)
     choose = ChunkPlacement(busy.cluster.members, busy.cluster.slow_peers, PendingLoad(), rng).target_chooser()
     before = rng.getstate()

@@ -1,4 +1,4 @@
-"""Chunks that a writer abandons are garbage at once, by its own word alone, and are never published."""
+"""Chunks that a writer abandons become garbage at once, only on the writer's word, and are never published."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def play() -> Play:
 
 
 def holds(play: Play, node: str, replica: Replica = HELD) -> list[tuple[str, list[Replica]]]:
-    """Report a replica of a datanode. Return the replicas to delete."""
+    """Report a datanode's replica. Return the replicas to delete."""
     orders = play.cluster.heartbeat(play.now_s, node, Heartbeat(play.cluster.members.all()[0].usage, [replica]))
     return [(order.node, order.message.replicas) for order in orders if isinstance(order.message, DeleteChunks)]
 

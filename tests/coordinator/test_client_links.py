@@ -1,4 +1,4 @@
-"""Clients' framed connections: what they may say, what they may not, and what it costs others."""
+"""Clients' framed connections: what is accepted, what is refused, and the effect on others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STRANGE: list[Message] = [
 
 
 class ReadOperations:
-    """Answers when it is told to; what paths were asked for, and from where."""
+    """Answers on request; records the requested paths, and from which host."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str | None]] = []

@@ -1,4 +1,4 @@
-"""The coordinator's judgement about replicas: what is copied, what is dropped, what is left alone."""
+"""The coordinator's decisions about replicas: copy, drop, or leave alone."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class TestGarbage:
         assert play.cluster.freed(play.now_s, [record(7)]) == []
         assert copies(play, freed_chunks_kept_s - 1.0) == [], "nobody repairs them"
         assert [node.id for node in play.cluster.locations(7)] == ["dn-1"]
-        # A copy that was under way comes to its end; one that is reported anew is no garbage yet.
+        # A running copy ends; a newly reported replica is not garbage yet.
         for node in ("dn-1", "dn-3"):
             play.cluster.heartbeat(play.now_s, node, Heartbeat(USAGE, added=[Replica(7, 1, 1000)]))
         play.floor = first_of_epoch(3)
@@ -220,7 +220,7 @@ class TestGarbage:
         assert deletions(play, freed_chunks_kept_s) == [("dn-1", 8), ("dn-1", 9)]
 
     def test_chunk_that_is_being_published_is_found_at_those_who_gave_receipts(self, play: Play) -> None:
-        """Its name may be seen before the map knows it; of a completion that comes twice either may be refused."""
+        """Its name may be visible before the map knows it; of a repeated completion, either may be refused."""
         play.join("dn-1", "dn-2")
         play.open_for_business()
         written = [WrittenChunk(7, 1, 1000, 0, [Receipt("dn-1", b""), Receipt("dn-2", b"")])]

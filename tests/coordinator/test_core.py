@@ -1,4 +1,4 @@
-"""The composite core: what concerns several of its parts at once, and the driver that performs its commands."""
+"""The composite core: events that concern several parts, and the driver that performs commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peacefs.protocol.messages import Replica, ReportChunks, StreamEnded
 
 
 def core_with(*nodes: str, streams_per_node: int = 1) -> CoordinatorCore:
-    """One whose datanodes hold nothing; the first tick says that it is ready."""
+    """Return a core whose datanodes hold nothing. The first tick makes it ready."""
     core = new_core(streams_per_node=streams_per_node)
     core.loaded()
     for node in nodes:
@@ -60,7 +60,7 @@ def test_event_that_raises_has_changed_nothing() -> None:
 
 
 def test_death_of_a_datanode_frees_what_was_granted_through_it() -> None:
-    """Both the cluster and the schedule are told of it."""
+    """Both the cluster and the schedule are informed."""
     core = core_with("dn-1")
     (given,) = grants(core.state_writes(1.0, request("first")))
     now_s = 1.0

@@ -1,4 +1,4 @@
-"""Credentials of datanodes: an id belongs to the first that used it, with the key that it showed then."""
+"""Credentials of datanodes: an id belongs to the first datanode that used it, with its key."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_first_datanode_of_two_at_once_gets_the_id(told) -> None:
 
 
 def test_a_key_that_is_only_shown_and_not_proven_enrols_nobody(told) -> None:
-    """The public half of another's is no secret; a proof was made for one connection."""
+    """The public key is no secret; a proof is valid only for one connection."""
 
     async def story(port: NodePort, _cluster: Cluster) -> None:
         known = Credential.make()
@@ -134,7 +134,7 @@ def test_a_datanode_whose_key_is_forgotten_is_enrolled_with_the_next_that_it_sho
 
 
 def test_unregistered_datanode_asks_for_nothing(told) -> None:
-    """To know the secret is not enough: an id that was revoked would else be spoken under as before."""
+    """Knowing the secret is not enough: otherwise one could speak with a revoked id."""
 
     async def story(port: NodePort, _cluster: Cluster) -> None:
         for message in (AllocateChunk("token", [], None), ReportChunks([], last=True)):

@@ -1,4 +1,4 @@
-"""A datanode that is to leave: nothing new goes there, what it holds is copied away, and then it may go."""
+"""Decommissioning a datanode: it gets no new chunks, its chunks are copied away, then it may be removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def admin_state(play: Play, node_id: str) -> AdminState:
 
 
 def drain(play: Play) -> list[ReplicaCopy]:
-    """Every copy succeeds; gives them all once none is left to be made."""
+    """Let every copy succeed; return all copies when none is left to make."""
     made = []
     while new := copies(play, 1.0):
         for copy in new:
@@ -34,7 +34,7 @@ def drain(play: Play) -> list[ReplicaCopy]:
 
 @pytest.fixture
 def play(play: Play) -> Play:
-    """Four datanodes in two racks; the first three hold chunks 1 to 5."""
+    """Return four datanodes in two racks; the first three hold chunks 1 to 5."""
     play.join("dn-1", "dn-2", rack="/1")
     play.join("dn-3", "dn-4", rack="/2")
     play.open_for_business()
@@ -110,7 +110,7 @@ def test_decommission_waits_for_chunks_that_cannot_be_drained(play: Play) -> Non
 
 
 def test_decommission_that_can_never_end_is_reported_until_it_can(play: Play) -> None:
-    """Three replicas are wanted of each chunk, and with both gone two datanodes stay."""
+    """Three replicas of each chunk are wanted, and without both datanodes only two are left."""
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     node = play.cluster.members.get("dn-1")
     assert node is not None

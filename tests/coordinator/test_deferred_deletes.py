@@ -1,4 +1,4 @@
-"""Chunks that a flush has replaced: kept for readers that know them, and no longer."""
+"""Chunks that a flush has replaced are kept for a time, for readers that know them."""
 
 from __future__ import annotations
 

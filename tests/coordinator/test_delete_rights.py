@@ -1,4 +1,4 @@
-"""A recursive delete looks at who may delete what, in pages; what changes meanwhile does not slip through."""
+"""A recursive delete checks permissions page by page; concurrent changes do not escape the check."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Asking:
     async def until_durable(self, number: int) -> None:
         self.waited.append(number)
         assert len(self.waited) < 10, "it never comes to an end"
-        # Meanwhile another request reads the next entry, as under load.
+        # Meanwhile another request reads the next entry, as it does under load.
         asyncio.get_running_loop().call_soon(setattr, self.rows, "ahead", number + 1)
         self.rows.durable = max(self.rows.durable, number)
         await asyncio.sleep(0)

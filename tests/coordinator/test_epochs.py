@@ -1,4 +1,4 @@
-"""Epochs that datanodes have seen, and what they tell about the metadata."""
+"""Epochs that datanodes have seen, and what they reveal about the metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTLED_S = 100.0
 
 
 def advance(metadata: MetadataInMemory, epochs: Epochs, now_s: float) -> int:
-    """Do what the service does at a tick; return the floor."""
+    """Do what the service does in a tick; return the floor."""
     change = epochs.advance(now_s)
     if change is not None:
         epochs.advanced(run_now(metadata, change))
@@ -35,7 +35,7 @@ def test_datanodes_of_earlier_epochs_and_new_ones_are_as_they_should_be() -> Non
     epochs = begin_epoch(metadata, 0.0)
     assert not accept(epochs, metadata, "new", 0)
     assert not accept(epochs, metadata, "old", 6)
-    # It comes again, over a new connection, and has seen us.
+    # It reconnects, and has seen our epoch.
     assert not accept(epochs, metadata, "old", 7)
     assert epochs.numbering.epoch == 7 and not held(metadata)
 
@@ -61,7 +61,7 @@ def test_our_own_epoch_seen_by_one_that_we_have_not_accepted_was_somebody_else_s
 def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_metadata_is_older(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It has seen our own epoch, from another coordinator: accepted in passing, that would be no sign any more."""
+    """It has seen our own epoch, but from another coordinator. Accepting it now would hide that."""
 
     def refuse(**_missing: bool) -> None:
         raise MetadataFull("there is no room")
@@ -87,7 +87,7 @@ def test_commit_that_a_datanode_has_heard_of_and_we_lack_is_missed_until_that_is
     assert accept(epochs, metadata, "heard-more", 1, found + 5)
     assert held(metadata) and reader.lacks_commits()
     assert epochs.numbering.epoch == 2, "no number of ours was drawn by anybody else"
-    # It holds over restarts, and the floor with it, whoever comes first then.
+    # The decision and the floor survive restarts, whoever connects first.
     again = begin_epoch(metadata, 0.0)
     metadata.hold_gc_floor()
     assert reader.lacks_commits() and not accept(again, metadata, "hears-what-is-there", 2, found)
@@ -123,7 +123,7 @@ def test_floor_counts_the_time_in_which_coordinators_served_across_their_restart
     drawn = epochs.numbering.next()
     for turn in range(1, 6):
         advance(metadata, epochs, 10.0 * turn)
-    # Killed, and started again much later: while nobody served nobody could be heard.
+    # It was killed and started much later. While nobody served, nobody could report.
     epochs = begin_epoch(metadata, 9000.0, settled_after_s=SETTLED_S)
     floors = [advance(metadata, epochs, 9000.0 + 10.0 * turn) for turn in range(1, 8)]
     assert floors[:5] == [0] * 5 and floors[5] == drawn

@@ -1,4 +1,4 @@
-"""`/health/live` and `/health/ready`: what they are judged by, and what they say to whoever asks."""
+"""`/health/live` and `/health/ready`: their conditions, and their answers."""
 
 from __future__ import annotations
 

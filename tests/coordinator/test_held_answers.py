@@ -1,4 +1,4 @@
-"""Answers over frames leave when what they depend on is durable, in order, and hold up nobody else."""
+"""Answers over frames leave in order, when their dependencies are durable, and delay no other client."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Caller:
         self._links.answer()
 
     def told(self) -> list[tuple[int, Message]]:
-        """Return the tags and messages that came since the last call."""
+        """Return the tags and messages received since the last call."""
         self._links.answer()
         frames = self._writes.frames()
         self._writes.pieces.clear()
@@ -61,7 +61,7 @@ class Caller:
 
 
 class Coordinator:
-    """A door for clients. The test decides when entries are written."""
+    """An endpoint for clients. The test decides when entries are written."""
 
     def __init__(self, door: Door | None = None) -> None:
         self.group = Group()
@@ -85,7 +85,7 @@ class Coordinator:
 
 
 def play(story: Callable[[Coordinator], None], door: Door | None = None) -> None:
-    """Run a story on an event loop, which the links' deadlines need."""
+    """Run a test on an event loop, which the links' deadlines need."""
 
     async def main() -> None:
         story(Coordinator(door))
@@ -107,7 +107,7 @@ def test_answers_leave_in_order_when_they_are_durable_and_others_do_not_wait() -
         writer.asks(mkdir("/old/a"))
         coordinator.group.writing.turn()
         assert writer.told() == [(1, NameChanged(True))]
-        # The second call is carried out although the answer to the first one waits.
+        # The second call is executed although the answer to the first one waits.
         writer.asks(mkdir("/new"), stat("/new"))
         reader.asks(stat("/old/a"))
         ((_, info),) = reader.told()

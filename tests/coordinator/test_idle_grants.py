@@ -1,6 +1,4 @@
-"""A producer that stalls holds nobody up: its chain goes on, and others have its room until it makes use of
-it.
-"""
+"""A stalled producer delays nobody: its pipeline stays, and others use its capacity until it continues."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from peacefs.protocol.limits import MIB
 
 
 class Producer:
-    """Whoever writes one granted chunk, as its head sees it."""
+    """A writer of one granted chunk, as the head sees it."""
 
     def __init__(self, play: Scheduled, grant: InFlight) -> None:
         self.play = play
@@ -25,7 +23,7 @@ class Producer:
         self.waited_s = 0.0
 
     def brings(self, bytes_s: float, waits: float) -> None:
-        """Until the next look, so many bytes a second; for this share of the time the head waits for it."""
+        """Receive so many bytes per second until the next check; the head waits for this share of the time."""
         self.play.now_s += idle_grant_look_s
         self.received += int(bytes_s * idle_grant_look_s)
         self.waited_s += waits * idle_grant_look_s
@@ -37,7 +35,7 @@ class Producer:
 
 
 def one_that_holds_all() -> tuple[Scheduled, Producer]:
-    """Three datanodes that take one chunk each; another writer waits."""
+    """Return three datanodes with capacity for one chunk each, all taken; another writer waits."""
     play = Scheduled(nodes=3, streams_per_node=1)
     (grant,) = play.state("slow", 1, chunk_bytes=64 * MIB)
     assert play.state("waits", 2) == []
@@ -52,7 +50,7 @@ def test_idle_grant_lends_its_room_to_others_and_has_it_again_when_it_writes() -
     slow.brings(1000.0, 0.999)
     assert slow.grant.is_idle
     (first,) = play.granted("waits")
-    # It writes as others do: nothing is granted until there is room for both.
+    # It writes normally: nothing is granted until there is capacity for both.
     slow.brings(30e6, 0.0)
     assert not slow.grant.is_idle
     play.ends(first)
@@ -95,7 +93,7 @@ def test_idle_grant_is_unknown_to_another_policy() -> None:
     slow.brings(0.0, 1.0)
     play.change_policy("express")
     (first,) = play.granted("waits")
-    # Its first number is that of a chunk of its own: what it was never told of ends nothing of it.
+    # Its first number is for a chunk of its own: grants that it never heard of end nothing.
     play.ends(slow.grant)
     assert play.granted("waits") == [first]
     play.finish_all()
@@ -108,7 +106,7 @@ def test_idle_grant_is_none_that_was_begun_anew_or_seen_twice() -> None:
         slow.look()
     assert not slow.grant.is_idle
     for _ in range(5):
-        # Its writer has timed out on it and sends the chunk again through the same head.
+        # The writer's request timed out, and it sends the chunk again through the same head.
         play.now_s += idle_grant_look_s
         slow.grant.granted_s = play.now_s
         slow.look()

@@ -1,4 +1,4 @@
-"""The walk of an inspection: every file once, in pages, whatever is changed between two of them."""
+"""An inspection visits every file once, in pages, whatever changes between two pages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATHS = ["/a/1", "/a/2", "/a/b/1", "/a/b/c/1", "/a/b/c/2", "/a!", "/b/1", "/d", 
 
 
 class Tree:
-    """A namespace, a cluster that holds all of it well, and an inspection of both."""
+    """A namespace, a cluster with good replicas of all its files, and an inspection."""
 
     def __init__(self, play: Play, callers: Callers | None = None) -> None:
         self.metadata = store_in_memory()

@@ -14,7 +14,7 @@ FILE = 77
 
 @pytest.fixture
 def leases() -> Leases:
-    """Return the leases of a coordinator that has been up for long at time 0."""
+    """Return the leases of a coordinator that started long before time 0."""
     return Leases(-1000.0)
 
 
@@ -26,7 +26,7 @@ def is_free(leases: Leases, now_s: float, holder: str = "bob", recorded: Lease |
     return True
 
 
-# Written by hand: when the holder was last heard, when another asks, and whether it may have the lease.
+# Written by hand: when the holder was last heard, when another one asks, and whether it gets the lease.
 @pytest.mark.parametrize(
     ("heard_s", "asked_s", "free"),
     [(0.0, 0.0, False), (0.0, 59.9, False), (0.0, 60.0, True), (50.0, 109.0, False), (50.0, 110.0, True)],
@@ -87,7 +87,7 @@ def test_lease_that_is_not_on_record_cannot_be_renewed_after_a_restart() -> None
 
 
 def test_lease_that_is_committed_with_its_file_is_respected_before_it_is_held(leases: Leases) -> None:
-    """It is seen in the metadata a moment before anybody says whose file it is."""
+    """The metadata has the lease a moment before the holder is recorded."""
     with leases.beginning(ANN):
         assert not is_free(leases, 1.0)
         assert is_free(leases, 1.0, recorded=Lease(3, "carl"))

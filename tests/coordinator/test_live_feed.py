@@ -1,4 +1,4 @@
-"""The feed of live views: one look for all who see the same, none for nobody, and an end to every stream."""
+"""Live views: one computation per view for all viewers, none without viewers, and every stream ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATIENCE_S = 60.0
 
 
 class Viewer:
-    """One who looks, until he goes or the stream ends."""
+    """A viewer, until it leaves or the stream ends."""
 
     def __init__(
         self, feed: LiveFeed, look: Callable[[], Awaitable[bytes]], key: str = "k", client: str = "c"
@@ -37,7 +37,7 @@ class Viewer:
             self._came.put_nowait(message["body"])
 
     async def next(self) -> str:
-        """Return the name and data of the next event; lines that keep the stream alive have none."""
+        """Return name and data of the next event; keep-alive lines have none."""
         event = (await asyncio.wait_for(self._came.get(), _PATIENCE_S)).decode()
         return event.removeprefix("event: ").replace("\ndata: ", " ").strip()
 
@@ -47,7 +47,7 @@ class Viewer:
 
 
 class Counted:
-    """A view that changes when it is told to."""
+    """A view that changes on request."""
 
     def __init__(self) -> None:
         self.value = b"1"
@@ -63,7 +63,7 @@ class Counted:
         return self.value
 
     async def look_again(self) -> None:
-        """Wait for two looks: the first of them may have begun before."""
+        """Wait for two computations, since the first of them may have begun earlier."""
         for _ in range(2):
             self.looked.clear()
             await asyncio.wait_for(self.looked.wait(), _PATIENCE_S)
@@ -82,7 +82,7 @@ def test_viewers_of_one_view_share_a_look_and_are_told_of_changes_alone() -> Non
             assert await viewer.next() == "view 1"
         before = view.looks
         await view.look_again()
-        # Five viewers, and still one look after the other.
+        # Five viewers, and still one computation at a time.
         assert view.looks <= before + 3
         view.value = b"2"
         assert [await viewer.next() for viewer in viewers] == ["view 2"] * 5
@@ -100,7 +100,7 @@ def test_viewers_who_have_gone_cost_nothing_more() -> None:
         viewer = Viewer(feed, view)
         await view.look_again()
         await viewer.go()
-        # Everything that was ready has had its turn: whoever looked on would have looked again.
+        # All ready tasks have run: a view that still had viewers would have been computed again.
         before = view.looks
         for _ in range(100):
             await asyncio.sleep(0.001)

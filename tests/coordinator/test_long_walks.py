@@ -1,4 +1,4 @@
-"""Changes to everything that a datanode holds happen little by little, and are judged rightly meanwhile."""
+"""Changes to all replicas of a datanode happen in steps, with right decisions in between."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_datanode_with_many_chunks_is_not_said_to_be_drained_before_all_were_l
     play = Play()
     play.join("dn-1", "dn-2", "dn-3", rack="/1")
     play.open_for_business()
-    # Those that are looked at first are the last to be listed, and could go.
+    # The replicas that are visited first are listed last, and could be dropped.
     play.cluster.published([record(chunk, replication=1, hint=("dn-1", "dn-2")) for chunk in range(_MANY)])
     play.cluster.chunks.add_chunk(record(3, replication=3))
     looked_at = 0

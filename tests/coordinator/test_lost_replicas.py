@@ -1,4 +1,4 @@
-"""Replicas that are lost with their datanode are taken out little by little, with the same outcome as at once."""
+"""Replicas lost with their datanode are removed in steps, with the same outcome as at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _steps = st.lists(st.tuples(_kinds, st.sampled_from(NODES), st.sampled_from(CHUN
 
 
 def _apply(chunks: ChunkMap, what: str | Mode, node: str, chunk: int) -> int | None:
-    """Count how many replicas were reported lost or are no longer awaited."""
+    """Return how many replicas were reported lost or are no longer awaited."""
     match what:
         case "know":
             chunks.add_chunk(record(chunk, replication=2))
@@ -92,7 +92,7 @@ def test_a_dead_datanode_with_many_chunks_is_gone_for_readers_at_once_and_for_re
 
 
 def test_a_replica_that_nobody_has_confirmed_since_is_no_reason_to_drop_another(play: Play) -> None:
-    """dn-1 registers anew, as with an empty disk; dn-2 has the other of two replicas, where one is wanted."""
+    """dn-1 registers again, perhaps with an empty disk; dn-2 has the other of two replicas. One is wanted."""
     many = 2 * lost_replicas_per_turn
     play.join("dn-1", "dn-2")
     play.open_for_business()
@@ -112,7 +112,7 @@ def test_a_replica_that_nobody_has_confirmed_since_is_no_reason_to_drop_another(
 
 
 def _awaiting(play: Play) -> int:
-    """For how many chunks dn-1 is waited for, in turns."""
+    """Return in turns for how many chunks dn-1 is awaited."""
     states = [play.cluster.chunks.get(number) for number in range(MANY)]
     awaited = sum(state is not None and state.awaited == ("dn-1",) for state in states)
     assert awaited % lost_replicas_per_turn == 0
@@ -121,7 +121,7 @@ def _awaiting(play: Play) -> int:
 
 @pytest.fixture
 def in_maintenance(play: Play) -> Play:
-    """Three turns' chunks on dn-1 and dn-2; dn-1 is in maintenance for an hour and has been switched off."""
+    """Return three turns' chunks on dn-1 and dn-2; dn-1 is in maintenance for an hour and switched off."""
     play.join("dn-1", "dn-2", "dn-3")
     play.open_for_business()
     play.publish([record(number, replication=2, hint=("dn-1", "dn-2")) for number in range(MANY)])

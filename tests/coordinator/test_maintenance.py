@@ -1,4 +1,4 @@
-"""A datanode that is away for a while, on purpose: what it holds is waited for, but never relied upon alone."""
+"""A datanode in maintenance: its replicas are waited for, but never the only ones relied on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOLDING = [Replica(chunk, 1, 1000) for chunk in range(1, 6)]
 
 
 def copies(play: Play, seconds: float) -> list[ReplicaCopy]:
-    """Those that are ordered; every one succeeds."""
+    """Return the ordered copies; each succeeds."""
     made = []
     for ticked in play.ticks(seconds):
         for copy in ticked.copies:
@@ -37,7 +37,9 @@ def come_back(play: Play, node_id: str, holding: list[Replica]) -> None:
 
 @pytest.fixture
 def play(play: Play) -> Play:
-    """Five datanodes in two racks; the first three hold chunks 1 to 5, and the first rests for an hour."""
+    """Return five datanodes in two racks; the first three hold chunks 1 to 5, and the first is in maintenance for
+    an hour.
+    """
     play.join("dn-1", "dn-2", rack="/1")
     play.join("dn-3", "dn-4", "dn-5", rack="/2")
     play.open_for_business()

@@ -1,4 +1,4 @@
-"""The meaning of a datanode's silence."""
+"""A datanode's state by the length of its silence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support.play import registration
 
 from peacefs.coordinator.cluster.membership import Membership, State
 
-# Written by hand from the design, not from the code: seconds of silence, and what the node is then.
+# Written by hand from the design: seconds of silence, and the resulting state.
 _JUDGEMENTS = [(0.0, "alive"), (2.9, "alive"), (3.0, "suspect"), (9.9, "suspect"), (10.0, "dead"), (500.0, "dead")]
 
 

@@ -1,4 +1,4 @@
-"""The network that grows from registrations, and what pipelines use of it."""
+"""The network is built from registrations; pipelines use it."""
 
 from __future__ import annotations
 

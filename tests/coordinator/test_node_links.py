@@ -1,4 +1,4 @@
-"""The coordinator's port for datanodes against who says nothing, too much or too late, or is not who they say."""
+"""The coordinator's port for datanodes with peers that are silent, flooding, late, or impostors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CHUNK = 77
 
 
 class Coordinator:
-    """Cluster and port, under a clock that goes on when the test says so."""
+    """A cluster and its port, with a clock that the test moves."""
 
     def __init__(self, *, loaded: bool = True) -> None:
         self.now_s = 100.0
@@ -57,7 +57,7 @@ class Coordinator:
 
 
 async def anything_else() -> None:
-    """Whatever the loop has to do."""
+    """Let the loop run everything that is ready."""
     await asyncio.sleep(0)
 
 
@@ -104,7 +104,7 @@ def test_a_stranger_costs_no_more_memory_than_a_hello() -> None:
 
 @pytest.mark.evidence("chunk-map-is-true")
 def test_earlier_link_changes_nothing_by_what_it_still_brings() -> None:
-    """A heartbeat that was long under way, or lay in a queue, when its datanode had registered anew."""
+    """A heartbeat was delayed, or queued, when its datanode registered again."""
 
     async def story(coordinator: Coordinator) -> None:
         before, after = await coordinator.datanode(), await coordinator.datanode()
@@ -157,7 +157,7 @@ def test_second_datanode_with_an_id_is_told() -> None:
 @pytest.mark.parametrize("process", ["one", "another"])
 @pytest.mark.evidence("copied-directory")
 def test_a_datanode_comes_back_past_its_own_broken_link(process: str) -> None:
-    """At once when it is the same process, and after a restart as soon as the old link is missed."""
+    """The same process reconnects at once; after a restart, as soon as the old link counts as broken."""
 
     async def story(coordinator: Coordinator) -> None:
         first, second = await coordinator.datanode(), await coordinator.datanode()
@@ -204,7 +204,7 @@ def test_malformed_frame_ends_the_link_and_no_other() -> None:
 
 
 def test_datanode_that_comes_during_the_load_reports_when_all_chunks_are_known() -> None:
-    """Until then it would all be unreferenced, at many times the memory of what is known."""
+    """Before that, all its replicas would count as unreferenced, which takes much more memory."""
 
     async def story(coordinator: Coordinator) -> None:
         datanode, impostor = await coordinator.datanode(), await coordinator.datanode()
@@ -230,7 +230,7 @@ def test_datanode_that_comes_during_the_load_reports_when_all_chunks_are_known()
 
 
 def test_datanode_that_came_while_nobody_led_is_told_the_keys_by_who_leads_then() -> None:
-    """A datanode takes keys from a leader alone; without any it refuses all requests of its gateway."""
+    """A datanode accepts keys only from a leader. Without keys it refuses all requests to its gateway."""
 
     async def story(coordinator: Coordinator) -> None:
         coordinator.port.leadership.leads = False
@@ -248,7 +248,7 @@ def test_datanode_that_came_while_nobody_led_is_told_the_keys_by_who_leads_then(
 
 
 def test_new_keys_are_told_to_all_datanodes_before_their_next_heartbeat() -> None:
-    """A token that is signed with a new key may reach a datanode before its next heartbeat does."""
+    """A token signed with a new key may reach a datanode before its next heartbeat."""
 
     async def story(coordinator: Coordinator) -> None:
         first, second = await coordinator.datanode(), await coordinator.datanode("dn-2")

@@ -1,4 +1,4 @@
-"""A root that everybody may write to, as clusters had it, is told at each start; a new one is not."""
+"""A root that everyone may write to, as in older clusters, causes a warning at each start; a new root does not."""
 
 from __future__ import annotations
 

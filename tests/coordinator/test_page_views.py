@@ -1,4 +1,4 @@
-"""Views of the web page: how far a repair is, why a write set waits and until when, and the last grants."""
+"""Views of the web page: progress of repair, why and how long a write set waits, and the last grants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_repair_progress_counts_what_is_done_of_this_repair_and_when_it_ends() -
     assert progress.looked(0.0, 0, 7) == (0, 0.0, None)
     assert progress.looked(10.0, 20, 7) == (0, 0.0, None)
     assert progress.looked(14.0, 12, 15) == (8, 2.0, 6.0)
-    # It is over, and what was done of it stays to be seen until the next begins.
+    # The finished repair stays visible until the next one begins.
     assert progress.looked(20.0, 0, 27)[::2] == (20, None)
     assert progress.looked(500.0, 0, 27) == (20, 0.0, None)
     assert progress.looked(501.0, 5, 27)[0] == 0
@@ -99,7 +99,7 @@ def test_write_set_is_expected_to_end_at_the_pace_of_what_is_in_flight() -> None
         },
         Schedule,
     )
-    # It starts in 2 s; its first chunk takes 4, and the other four go two at a time.
+    # It starts in 2 s. Its first chunk takes 4 s, and the other four go two at a time.
     assert expected_end_s(queued(), schedule) == 2.0 + 4.0 + 2 * 4.0
     assert expected_end_s(queued(chunks_waiting=1), schedule) == 6.0
 

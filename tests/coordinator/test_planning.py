@@ -1,4 +1,4 @@
-"""`GET /v1/topology` and `POST /v1/plan`: dry runs that are bounded, refused clearly, and reserve nothing."""
+"""`GET /v1/topology` and `POST /v1/plan`: dry runs are limited, clearly refused, and reserve nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXAMPLE = Path(__file__).parents[2] / "examples" / "topology.toml"
 
 
 class Rest:
-    """The REST of a coordinator without files."""
+    """The REST API of a coordinator without files."""
 
     def __init__(self, play: Play) -> None:
         nothing = cast(Files, Mock())
@@ -213,7 +213,7 @@ def test_the_api_description_refers_to_nothing_that_is_not_in_it(rest: Rest) -> 
 
 
 def test_an_error_is_told_as_the_api_description_says(rest: Rest) -> None:
-    """All are RemoteExceptions, that for a body that does not fit too, which is no 422 as the framework's."""
+    """All errors are RemoteExceptions, also for malformed bodies, for which the framework would answer 422."""
     described = rest.get("/v1/openapi.json")
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
@@ -253,7 +253,7 @@ _TABLES = st.dictionaries(
 def test_whatever_is_sent_the_answer_is_a_plan_or_a_refusal(
     rest: Rest, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
-    """In this process: what is tried here is what is understood, not how processes are run."""
+    """Run in this process, because only parsing is tested here."""
 
     async def at_once(_: Planner, task: bytes) -> object:
         return results.decode(carry_out(task))

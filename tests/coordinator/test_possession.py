@@ -1,4 +1,4 @@
-"""No replica goes for others that are only said to be there: their datanodes show first that they hold it."""
+"""No replica is dropped for others that are only claimed: their datanodes must prove them first."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIARS = ("liar-1", "liar-2", "liar-3")
 
 @pytest.fixture
 def believed(play: Play) -> Play:
-    """Three datanodes hold forty chunks, of which three more say that they hold them."""
+    """Return three datanodes with forty chunks, and three more that only claim to have them."""
     play.join(*REAL)
     play.join(*LIARS, rack="/rack-2")
     play.open_for_business()
@@ -125,7 +125,7 @@ class TestLiars:
         assert believed.cluster.possession.doubted == 40
 
     def test_a_datanode_that_starts_anew_has_shown_nothing(self, believed: Play) -> None:
-        """The answers of the process before it say nothing of what this one holds."""
+        """Proofs of the earlier process say nothing about this one's replicas."""
         claim(believed, LIARS)
         believed.now_s += 0.5
         ticked = believed.cluster.tick(believed.now_s, 0)
@@ -201,7 +201,9 @@ class TestQuestions:
         assert len(asking.take_evidence(proof_timeout_s)) == 1
 
     def test_whatever_happens_nobody_is_left_with_a_load(self) -> None:
-        """Questions, answers, silences and losses; in the end each datanode can be asked about much again."""
+        """Random questions, answers, silences and losses; in the end, each datanode can be asked for many proofs
+        again.
+        """
         rng = Random(7)
         asking = possession()
         under_way: list[Question] = []

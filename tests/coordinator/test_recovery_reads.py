@@ -1,6 +1,4 @@
-"""Readers of checkpoints share datanodes: two at each over all clients, one where chunks are written, no one
-starves.
-"""
+"""Readers of checkpoints share datanodes: at most two reads each, one if chunks are written there."""
 
 from __future__ import annotations
 
@@ -31,14 +29,16 @@ def request(
     number: int = 0,
     waited_s: float = 0.0,
 ) -> ReadRequest:
-    """Chunks by their place in the list; a letter is a datanode that has it. What is held is not wanted."""
+    """Request chunks by their place in the list; letters are datanodes that have them. Held ones are not
+    requested.
+    """
     held = holding or {}
     chunks = {at: list(nodes) for at, nodes in enumerate(wanted) if at not in held}
     return ReadRequest(reader, number, chunks, held, at_once, waited_s)
 
 
 def quiet(node: str) -> bool:
-    """No chunk is being written anywhere."""
+    """Return whether no chunk is being written."""
     return True
 
 
@@ -47,10 +47,10 @@ def test_two_readers_a_datanode_whoever_they_are_and_the_idle_one_first() -> Non
     assert reads.state(0.0, request("one", ["ab", "ab", "a"])) == ["one"]
     assert reads.grants("one") == {0: "a", 1: "b", 2: "a"}
     assert reads.state(1.0, request("two", ["a", "ab", "c", ""])) == ["two"]
-    # `a` has its two; what nobody who lives has is for the reader to complain of, and counts nowhere.
+    # `a` has its two reads. A chunk without a live datanode does not count; the reader will report it.
     assert reads.grants("two") == {1: "b", 2: "c", 3: ""}
     assert reads.at_node == {"a": 2, "b": 2, "c": 1}
-    # One is done with its first chunk: the other, which is waiting, hears of it.
+    # One reader finishes its first chunk, and the other, which is waiting, is told.
     assert reads.state(2.0, request("one", [], {1: "b", 2: "a"})) == ["two"]
     assert reads.grants("two")[0] == "a"
 
@@ -61,7 +61,7 @@ def test_reader_that_asked_first_gets_the_datanode_and_others_pass_meanwhile() -
     reads.state(1.0, request("first", ["a"]))
     reads.state(2.0, request("second", ["a", "b"]))
     assert (reads.grants("first"), reads.grants("second")) == ({}, {1: "b"})
-    # A third has waited for longer already, at a coordinator that was there before.
+    # A third has waited longer, at an earlier coordinator.
     reads.state(3.0, request("third", ["a"], waited_s=9.0))
     assert reads.state(4.0, request("reads", [], {0: "a"})) == ["third"]
     assert reads.state(5.0, request("reads")) == ["first"]
@@ -96,7 +96,8 @@ def test_reader_that_is_gone_gives_its_grants_back() -> None:
     assert reads.tick(read_grant_silence_s) == []
     reads.state(read_grant_silence_s, request("waits", ["a"]))
     assert reads.tick(read_grant_silence_s + 0.1) == ["waits"]
-    # It was only paused, reads on and says so: it is counted again, and nobody else is let in before they are few.
+    # It was only paused, and continues to read. It is counted again, and nobody is admitted until few enough
+    # remain.
     reads.state(20.0, request("gone", [], {0: "a", 1: "a"}))
     assert reads.at_node == {"a": 3}
     reads.state(20.0, request("another", ["a"]))
@@ -121,7 +122,7 @@ def test_a_statement_that_a_later_one_has_overtaken_takes_nothing_back_from_othe
     reads = RecoveryReads(quiet)
     reads.state(0.0, request("one", ["a", "a"], number=1))
     reads.state(1.0, request("two", ["a"]))
-    # Its threads speak over connections of their own: what it said when it still read both comes last.
+    # Its threads use separate connections, so its outdated report about both reads arrives last.
     reads.state(2.0, request("one", [], {1: "a"}, number=3))
     assert reads.grants("two") == {0: "a"}
     assert reads.state(2.1, request("one", [], {0: "a", 1: "a"}, number=2)) == []

@@ -1,4 +1,4 @@
-"""The order of repair, and that finding the next chunk costs no scan of all that wait."""
+"""The order of repair. Finding the next chunk needs no scan of all waiting chunks."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_it_is_a_list_sorted_by_replicas_left_and_then_by_waiting(
 
 
 def test_chunks_that_cannot_be_copied_now_do_not_hold_up_those_that_can(play: Play) -> None:
-    """Three hundred chunks have their only replica on a node that is silent; one has its on a node that is not."""
+    """Three hundred chunks have their only replica on a silent datanode; one chunk has it on a live one."""
     play.join("quiet", "dn-1", "dn-2")
     play.open_for_business()
     play.publish([record(number, replication=2, hint=("quiet",)) for number in range(1, 301)])
     play.beating.discard("quiet")
     for ticked in play.ticks(4.0):
-        for copy in ticked.copies:  # begun before it was known to be silent
+        for copy in ticked.copies:  # begun before the silence was known
             play.cluster.copy_finished(copy.chunk, copied=False)
     play.publish([record(1000, replication=2, hint=("dn-1",))])
     copies = [copy for ticked in play.ticks(4.0) for copy in ticked.copies if copy.chunk == 1000]

@@ -1,4 +1,4 @@
-"""Scenarios of replicas: what happens to them, printed beside the commands (`tests/scenarios/replicas`)."""
+"""Scenarios of replicas: events and their printed results (`tests/scenarios/replicas`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of a replica: the table, written by hand once more, by events."""
+"""The transitions of a replica: the table, written by hand a second time, by events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support.play import Play, record
 from peacefs.coordinator.cluster.replica_states import TRANSITIONS, ReplicaEvent, ReplicaState, follow
 from peacefs.protocol.messages import Replica
 
-#: The states in the order of the columns below, by their first letters.
+#: The states by their first letters, in the order of the columns below.
 _COLUMNS = ("ABSENT", "UNREFERENCED", "UNCONFIRMED", "LIVE", "CORRUPT", "LOST", "AWAITED", "FREED", "DELETING")
 _NAMES = {
     "abs": "ABSENT",
@@ -85,7 +85,7 @@ def test_replica_can_come_into_every_state_and_out_of_it_again() -> None:
 
 
 def test_replica_is_deleted_for_a_reason_alone() -> None:
-    """Whatever else is said, a good replica of a file's chunk stays listed."""
+    """Without such an event, a good replica of a file's chunk stays listed."""
     harmful = {event for event, after in TRANSITIONS[ReplicaState.LIVE].items() if after is not ReplicaState.LIVE}
     assert {event.name for event in harmful} == {
         "DEREFERENCED",

@@ -1,4 +1,4 @@
-"""Bodies of REST requests: JSON's types are taken as they are, and no text for a number."""
+"""REST bodies are strictly typed: a text is not accepted as a number, for example."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peacefs.coordinator.api.rest.trees import ExchangeBody
 
 assert rest and service, "with them all bodies are there"
 BODIES: list[type[BaseModel]] = [*Body.__subclasses__(), PlanBody, PlanRequest]
-#: By the type of a field: what JSON has that may be taken for it, and is not it.
+#: For each type of a field, JSON values that resemble it but have another type.
 WRONG: dict[object, list[Any]] = {
     int: ["3", True, 3.5, None],
     float: ["3", True, None],

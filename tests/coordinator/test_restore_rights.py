@@ -1,6 +1,4 @@
-"""Restoring a snapshot removes what a directory holds: whoever may not delete that may not restore, however
-late it came to be there.
-"""
+"""Restoring a snapshot needs the right to delete what it removes, even if that was added during the restore."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from peacefs.protocol.errors import AccessDenied, Overloaded, ServiceUnready
 
 @pytest.fixture
 def tree(play: Play) -> SharedTree:
-    """/a/d has a snapshot `then`, and has changed since."""
+    """Return a tree in which /a/d has a snapshot `then`, and has changed since."""
     tree = SharedTree(play)
     asyncio.run(tree.snapshots.allow("/a/d", "root"))
     asyncio.run(tree.snapshots.create("/a/d", "ann", "then"))
@@ -30,7 +28,7 @@ def restore(tree: SharedTree) -> None:
 
 
 def before_the_last_commit(tree: SharedTree, *changes: Callable[[], object]) -> None:
-    """Begin, one step of copying, finish: what happens, happens when all has been copied."""
+    """Start, copy in one step, finish; run the change when everything has been copied."""
     calls = iter(range(10))
 
     def happen() -> None:
@@ -42,7 +40,7 @@ def before_the_last_commit(tree: SharedTree, *changes: Callable[[], object]) -> 
 
 
 def left_over(tree: SharedTree) -> bool:
-    """Return whether anything waits for a name that it will not get."""
+    """Return whether a copied tree is still waiting for a name that it will not get."""
     asyncio.run(tree.names.reclaim())
     staged = tree.metadata.imaged().execute("SELECT count(*) FROM staged").get
     return bool(staged)
@@ -90,7 +88,7 @@ def test_a_directory_that_changes_faster_than_it_is_looked_at_is_not_restored(tr
 def test_restore_begun_in_vain_is_given_up_when_commits_are_taken_again(
     tree: SharedTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The queue is full when the copying goes on, and still full when the coordinator next tidies up."""
+    """The queue is full when copying continues, and still full when the coordinator next cleans up."""
 
     def refuse() -> None:
         raise Overloaded("too many changes wait")

@@ -1,4 +1,4 @@
-"""Logs of supervised runs: an agent is asked once for all who wait, and what nobody waits for is not kept."""
+"""Logs of supervised runs: an agent is asked once for all waiting readers, and unwanted logs are dropped."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def test_log_is_asked_of_its_agent_once_for_all_who_wait() -> None:
         waiting = [asyncio.create_task(logs.of("north", _WANTED)) for _ in range(3)]
         await asyncio.sleep(0)
         assert (logs.wanted_of("north"), logs.wanted_of("south")) == ([_WANTED], [])
-        # The word of another agent does not count, nor does the log of another run.
+        # Reports of other agents do not count, nor do logs of other runs.
         logs.came("south", [RunLogTail("orders", "1-2", "forged")])
         logs.came("north", [RunLogTail("orders", "1-1", "old"), RunLogTail("orders", "1-2", "the end")])
         assert await asyncio.gather(*waiting) == ["the end"] * 3
         assert logs.wanted_of("north") == []
-        # Another who asks is not told what came before.
+        # A later reader does not get the earlier log.
         again = asyncio.create_task(logs.of("north", _WANTED))
         await asyncio.sleep(0)
         logs.came("north", [RunLogTail("orders", "1-2", "newer")])

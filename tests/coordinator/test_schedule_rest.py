@@ -1,4 +1,4 @@
-"""`POST /v1/files/schedule`, `GET /v1/schedule`: what makes no sense is refused with the reason and not queued."""
+"""`POST /v1/files/schedule`, `GET /v1/schedule`: invalid requests are refused with the reason and not queued."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def token(replication: int = 3, expires_s: float = 1e12, path: str = "/file", wr
 
 
 class Asked:
-    """A coordinator's REST with a schedule behind it; datanodes take one chunk each."""
+    """A coordinator's REST API with a scheduler; each datanode receives one chunk at a time."""
 
     def __init__(self, play: Play) -> None:
         core = play.core

@@ -1,4 +1,4 @@
-"""Scheduling of writes: capacity is never given twice, always comes back, and never by time alone."""
+"""Scheduling of writes: capacity is never granted twice, always returned, and never by a timeout alone."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_policy_in_steps_looks_at_fewer_requests_a_turn_in_a_larger_network(no
 
 
 class NoRoom(RandomPolicy):
-    """The behaviour of any policy on a network whose capacities admit nothing."""
+    """Behaves like any policy on a network without capacity."""
 
     def _admit(self, now_s: float) -> list[Grant]:
         return []
@@ -307,7 +307,7 @@ def test_a_copy_takes_a_slot_and_gives_it_back_once() -> None:
 def test_whatever_happens_capacity_holds_and_everything_is_written_or_given_up(
     policy: str, nodes: int, seed: int, events: list[tuple[str, int, int]]
 ) -> None:
-    """States, ends, aborts, lost grants, cancellations, dead nodes, time: in any order."""
+    """States, ends, aborts, lost grants, cancellations, dead nodes and time, in random order."""
     play = Scheduled(nodes=nodes, streams_per_node=2, policy=policy, seed=seed)
     for event, which, number in events:
         play.happens(event, which, number)

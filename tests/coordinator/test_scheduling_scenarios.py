@@ -1,4 +1,4 @@
-"""Scenarios of write sets: what the scheduler does, printed beside the commands (`tests/scenarios/scheduling`)."""
+"""Scenarios of write sets: commands and the scheduler's printed reaction (`tests/scenarios/scheduling`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Datanodes much slower than others: who is found to be, for how long, and that writes never depend on it."""
+"""Datanodes that are much slower than others: when and how long they count as slow; writes never depend on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peacefs.coordinator.cluster.slow_peers import (
 from peacefs.protocol.messages import Heartbeat, LatencySample
 
 
-# Written by hand: what was measured, and who is slow.
+# Written by hand: the measurements, and which datanodes are slow.
 @pytest.mark.parametrize(
     ("measured", "slow"),
     [
@@ -27,9 +27,9 @@ from peacefs.protocol.messages import Heartbeat, LatencySample
         ([0.01, 0.02, 0.015, 0.09], []),  # nine times the median, and fast all the same
         ([0.2, 0.25, 0.3, 0.5], []),  # all are slow: none is slower
         ([0.2, 0.25, 0.3, 2.5], [3]),
-        ([0.01, 0.9], []),  # too few to compare
+        ([0.01, 0.9], []),  # too few datanodes to compare
         ([0.01, 0.01, 0.5, 0.6, 0.01], [2, 3]),
-        ([0.1, 0.3, 0.5, 0.7, 1.4], []),  # spread widely: within three deviations
+        ([0.1, 0.3, 0.5, 0.7, 1.4], []),  # widely spread: within three deviations
         ([], []),
     ],
 )
@@ -84,7 +84,7 @@ def test_slow_peer_is_reported_once_and_avoided_and_forgiven_when_it_is_not_foun
     assert play.pass_time(60) == [Slowness("dn-3", SlowPart.HOP, True, 1.5, 0.01)]
     assert play.cluster.slow_peers.slow() == ["dn-3"]
     assert play.places() == set(NODES) - {"dn-3"}
-    # Nobody writes there any more, so nothing is known of it.
+    # Nothing is written there any more, so there are no measurements.
     play.writing = False
     assert play.pass_time(slow_pardon_s - 10) == []
     assert [found.is_slow for found in play.pass_time(20)] == [False]
@@ -121,7 +121,7 @@ def test_it_is_used_all_the_same_where_it_is_needed() -> None:
     assert play.places() == set(NODES) - {"dn-1", "dn-3"}
     assert "dn-3" in play.places(replication=5), "the slower of the two is left out"
     assert play.places(replication=6) == set(NODES)
-    # The two are the last of the rack of odd numbers.
+    # The two are the last ones in the rack of odd numbers.
     assert {"dn-1", "dn-3"} & play.places(exclude=frozenset({"dn-5"}))
 
 

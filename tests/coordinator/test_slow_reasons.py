@@ -1,4 +1,4 @@
-"""A datanode that is slow is told with why, as far as the coordinator can know, and with what to do."""
+"""A slow datanode is reported with the likely reason and what to do."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ WELL = DiskReport("/data/1", "working", "", 100, 40, 7)
 
 
 class ReasonsPlay(SlowPlay):
-    """One of them is the victim, which others may find otherwise than each other."""
+    """One datanode is the victim; the others may measure different times for it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.disk_s = dict.fromkeys(NODES, 0.012)
-        #: By reporter.
+        #: Times by reporter.
         self.victim_s: Mapping[str, float] = {}
         self.disks: list[DiskReport] = [WELL]
         self.usage: dict[str, Usage] = {}

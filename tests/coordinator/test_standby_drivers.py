@@ -1,4 +1,4 @@
-"""The standby of a supervised query: a second driver that waits, and is given the run when the first one dies."""
+"""The standby of a supervised query: a waiting second driver, which gets the run when the first one dies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from peacefs.spark_connector.supervision.reconciliation import reconcile
 
 @dataclass
 class Play:
-    """A query with a standby; runs are begun at once, and agents "a" and "b" say what they run."""
+    """A query with a standby. Runs begin at once; agents "a" and "b" report."""
 
     now_s: float = 1000.0
     numbers: int = 0
@@ -41,7 +41,7 @@ class Play:
         return self.core.queries["logins"].standby
 
     def say(self, agent: str, *reports: RunReport) -> None:
-        """An agent says what it runs: what it is ordered to, or what the reports say instead."""
+        """Report from an agent: its ordered runs, or the given reports instead."""
         told = {report.run for report in reports}
         rest = [RunReport(each.query, each.run) for each in self.core.orders(agent) if each.run not in told]
         self.core.heard(self.now_s, beat(agent, *rest, *reports))
@@ -64,7 +64,7 @@ class Play:
             self.tick()
 
     def with_ready_standby(self, agents: str = "ab") -> StandbyRun:
-        """Run the query on "a". Its standby, on the last of the agents, is ready."""
+        """Run the query on "a". Its standby is ready, on the last of the agents."""
         self.say("a")
         self.later(supervised_standby_after_s, *agents)
         assert self.standby is not None

@@ -1,6 +1,6 @@
-"""The longest wait of anybody: the policies' bounds, in virtual time, against an endless stream of newcomers.
+"""The longest wait under each policy, in virtual time, with an endless stream of newcomers.
 
-Everybody who comes later has less to write, and there are always more of them than there is room for.
+All newcomers have less to write, and there are always more of them than capacity.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ TICK_S = 0.25
 CHUNK_S = 2.0
 LARGE_CHUNKS = 6
 LARGE_BYTES = 64 * MIB
-#: `ExpressPolicy`'s: for how long others may pass the first in the order that lacks room.
+#: `ExpressPolicy`'s: how long others may overtake the first set that lacks capacity.
 PATIENCE_S = 30.0
 
 
 class Crowd:
-    """Six datanodes that take a chunk each, which takes `CHUNK_S`; four newcomers wait at any time."""
+    """Six datanodes that receive one chunk each, for `CHUNK_S`; four newcomers always wait."""
 
     def __init__(self, policy: str) -> None:
         self.play = Scheduled(nodes=6, streams_per_node=1, policy=policy)
@@ -78,8 +78,8 @@ def seconds_until_all_is_granted(crowd: Crowd, limit_s: float) -> float:
 
 
 def test_express_serves_the_largest_set_within_its_bound() -> None:
-    """Nobody who comes after the first term passes it; then it gets a chunk in every patience and chunk's time,
-    after those that came before.
+    """No later set overtakes it after the first term. Then it gets a chunk per patience plus one chunk's time,
+    after earlier sets.
     """
     crowd = Crowd("express")
     passable_s = LARGE_CHUNKS * LARGE_BYTES / AGE_BYTES_S + BEGUN_S
@@ -91,7 +91,7 @@ def test_express_serves_the_largest_set_within_its_bound() -> None:
 
 @pytest.mark.parametrize("policy", ["paper", "flow"])
 def test_policies_in_steps_serve_it_in_as_many_steps_as_there_are_chunks(policy: str) -> None:
-    """A step ends with its chunks, one tick after the last; the oldest set gets at least one in each."""
+    """A step ends one tick after its last chunk; the oldest set gets at least one chunk in each."""
     crowd = Crowd(policy)
     step_s = CHUNK_S + 2 * TICK_S
     seconds_until_all_is_granted(crowd, (crowd.ahead + LARGE_CHUNKS + 1) * step_s)

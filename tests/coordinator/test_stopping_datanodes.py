@@ -1,4 +1,4 @@
-"""A datanode that says that it is being stopped is left out at once, and counts again when it has come back."""
+"""A datanode that announces its stop is excluded at once, and counts again when it is back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_stopping_datanode_gets_nothing_new_from_then_on_whatever_it_says_beside
     assert places(play) == set(NODES)
     play.cluster.heartbeat(play.now_s, "n2", Heartbeat(USAGE, stopping=True))
     assert places(play) == set(NODES) - {"n2"}
-    # The thread that beats may say once more that it lives.
+    # The heartbeat thread may report once more.
     play.cluster.heartbeat(play.now_s, "n2", Heartbeat(USAGE))
     play.let_pass(1)
     assert places(play) == set(NODES) - {"n2"}

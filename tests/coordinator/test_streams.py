@@ -1,4 +1,4 @@
-"""Chunks that may be written are known until they end, one way or another; whom they load, datanodes say."""
+"""Permitted chunk writes are tracked until they end. Datanodes report which streams load them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Supervised queries: every step of their life, what becomes of them when drivers and nodes die."""
+"""Supervised queries: every phase, and what happens when drivers and nodes die."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 
 @dataclass
 class Play:
-    """A supervision whose runs are begun at once and whose commits are done at once."""
+    """A supervision whose runs begin, and whose commits complete, at once."""
 
     now_s: float = 1000.0
     begun: int = 0
@@ -32,7 +32,7 @@ class Play:
         self.core = Supervision(self.now_s)
 
     def later(self, seconds: float, *alive: str) -> None:
-        """Time goes on, in which these agents say what they say every second."""
+        """Let time pass, while these agents send a report every second."""
         until_s = self.now_s + seconds
         while self.now_s < until_s:
             self.now_s += 0.5
@@ -51,7 +51,7 @@ class Play:
                 self.core.begun(self.now_s, record.name, f"1-{self.begun}", f"/there/{self.begun}")
 
     def run(self, name: str = "logins", agent: str = "a") -> RunReport:
-        """Register the query, and run it. Return the report of its agent."""
+        """Register and run the query. Return its agent's report."""
         self.core.heard(self.now_s, beat(agent))
         self.core.register(self.now_s, query(name))
         self.tick()
@@ -320,7 +320,7 @@ class TestAnotherCoordinator:
         assert (play.of().phase, play.of().run) == (QueryPhase.RUNNING, run.run)
 
 
-# Written by hand: who has what, on which host and rack, and who is chosen.
+# Written by hand: the runs of each agent, its host and rack, and the expected choice.
 @pytest.mark.parametrize(
     ("candidates", "failed_on", "chosen"),
     [
@@ -341,7 +341,7 @@ def test_it_goes_on_where_its_checkpoint_is(
 
 
 class TestWhyItWaits:
-    """Each agent is described in the test; the words must name what is missing, and who lacks it."""
+    """The test describes the agents; the message must say what is missing, and where."""
 
     @staticmethod
     def waits_for(record: QueryRecord, *beats: AgentBeat) -> str:

@@ -1,4 +1,4 @@
-"""Supervised queries over real metadata: durable before anybody is told, and near their checkpoint."""
+"""Supervised queries on real metadata: durable before anyone is told, and placed near their checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 
 
 class Coordinator:
-    """As much of one as supervises queries, over a file that outlives it. Commits wait where the test says so."""
+    """The part of a coordinator that supervises queries, on a persistent file. Commits wait where the test says
+    so.
+    """
 
     def __init__(self, path: Path, play: Play | None = None) -> None:
         self.metadata = open_store(path, owner="root")
@@ -60,7 +62,7 @@ class Coordinator:
         asyncio.run(self.supervising.register(record))
 
     def beat(self, *runs: RunReport) -> list[str]:
-        """Send a heartbeat of agent a; return the locations of what it is to run."""
+        """Send a heartbeat of agent a; return the locations of its ordered runs."""
         commands = [AgentCommand("count", ["alice"], extra_arguments=False)]
         said = AgentBeat("a", "process", "host", "", commands, 4, list(runs))
         return [order.location for order in asyncio.run(self.supervising.heard(said)).runs]
@@ -120,7 +122,7 @@ def test_no_agent_is_told_of_a_run_before_that_is_committed(tmp_path: Path) -> N
         await coordinator.supervising.heard(said)
 
         def look() -> None:
-            # A beat that comes while the commit is under way, and needs none itself.
+            # A heartbeat arrives during the commit, and needs no commit itself.
             coordinator.before_commit = lambda: None
             reply = coordinator.supervising.heard(said)
             with pytest.raises(StopIteration) as stop:
@@ -211,7 +213,7 @@ def test_checkpoint_locality_by_host_and_rack(tmp_path: Path, play: Play) -> Non
 
 @pytest.mark.evidence("coordinator-disk-full")
 def test_decision_made_on_a_full_disk_is_committed_later_and_handed_over_then(tmp_path: Path) -> None:
-    """The core has decided it and does not decide it again: it must not be lost, nor told of before its commit."""
+    """The core decides only once, so the decision must not be lost, nor reported before its commit."""
 
     def refuse() -> None:
         raise ServiceUnready("the disk is full")

@@ -1,4 +1,4 @@
-"""Supervised queries from both sides, in a world that loses messages, kills and pauses."""
+"""Supervised queries, seen from coordinator and agents, in a simulation that loses messages, kills and pauses."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reco
 from peacefs.spark_connector.supervision.run_guard import run_guard_timeout_s
 
 _STEP_S = 0.25
-#: The time that a standby takes to make its session.
+#: How long a standby takes to start its session.
 _SESSION_S = 4.0
 
 
 @dataclass
 class Node:
-    """An agent and the guards of what it runs, which live on when it is paused."""
+    """An agent and the guards of its runs, which live on while the agent is paused."""
 
     name: str
     process: int = 0
-    #: Its runs, and when the guard of each was last told that all is well.
+    #: Its runs, and when the agent last confirmed each to its guard.
     running: dict[Key, float] = field(default_factory=dict)
     ended: dict[Key, int] = field(default_factory=dict)
-    #: Those of the running that have no run, and since when.
+    #: Running processes without a run, and since when.
     standing_by: dict[Key, float] = field(default_factory=dict)
     paused_until_s: float = 0.0
     next_beat_s: float = 0.0
@@ -47,7 +47,7 @@ class Node:
 
     @property
     def drivers(self) -> list[Key]:
-        """The running that may write."""
+        """Return the running processes that may write."""
         return [key for key in self.running if key not in self.standing_by]
 
     def told(self, now_s: float) -> AgentBeat:
@@ -78,7 +78,7 @@ class Node:
 
 
 class World:
-    """A coordinator, three nodes, and what becomes of them under a seed."""
+    """A coordinator and three nodes, with faults from a seed."""
 
     def __init__(self, rng: Random, names: list[str], *, standbys: bool) -> None:
         self.names = names
@@ -93,7 +93,7 @@ class World:
         self._begun = 0
         self._taken_over_before = 0
         self._back_s = 0.0
-        #: Until when a node's messages do not arrive.
+        #: The time until which a node's messages are lost.
         self._cut: dict[str, float] = {}
 
     def step(self) -> None:
@@ -111,7 +111,7 @@ class World:
 
     @property
     def taken_over(self) -> int:
-        """Return the number of runs that standbys were given."""
+        """Return the number of runs that standbys have taken over."""
         return self._taken_over_before + self._core.taken_over_total
 
     @property
@@ -140,7 +140,7 @@ class World:
 
     def _strike(self, node: Node) -> None:
         rng, fate = self._rng, self._rng.random()
-        if fate < 0.003:  # the agent is killed, and what it ran with it; another is started soon
+        if fate < 0.003:  # the agent and its runs are killed; another agent starts soon
             node.process += 1
             node.running.clear()
             node.standing_by.clear()
@@ -172,7 +172,7 @@ class World:
 @pytest.mark.parametrize("seed", seeds(25))
 @pytest.mark.evidence("query-node-dies")
 def test_never_more_than_one_run_of_a_query_whatever_is_lost_and_killed(seed: int, standbys: bool) -> None:
-    """Without any fence, as long as no node is paused with all that runs on it."""
+    """This holds without a fence, as long as no node is paused together with its runs."""
     world = World(Random(seed), ["q0", "q1"], standbys=standbys)
     while world.now_s < 1000.0 + 400:
         world.step()

@@ -1,4 +1,4 @@
-"""A coordinator that has just taken over: what it drops, what it orders, and what it answers meanwhile."""
+"""A coordinator that has just taken over: what it drops and orders, and what it answers meanwhile."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_surplus_replica_stays_until_every_datanode_has_heard_the_epoch(play: Pl
     for node in NODES[:3]:
         beat(play, node, 7)
     assert dropped(play, 60.0) == []
-    # The last one may still obey the leader before, until it says that it does not.
+    # The last one may still obey the earlier leader, until it says otherwise.
     beat(play, "dn-4", 7)
     assert len(dropped(play, 60.0)) == 1
 
 
 def test_datanodes_are_asked_to_show_what_they_hold_when_all_have_heard_the_epoch(play: Play) -> None:
-    """Before, one may show what it is to drop for the leader before."""
+    """Before, a datanode might prove a replica that the earlier leader has told it to drop."""
     play.join(*NODES)
     play.open_for_business()
     play.publish([record(1, hint=NODES[:3])])
@@ -64,7 +64,7 @@ def test_datanodes_are_asked_to_show_what_they_hold_when_all_have_heard_the_epoc
     assert [each for ticked in play.ticks(10.0) for each in ticked.questions] == []
     beat(play, "dn-4", 7)
     assert [each for ticked in play.ticks(10.0) for each in ticked.questions] != []
-    # One that comes back from the dead may have been led by another one.
+    # A datanode that counted as dead may have been led by another coordinator.
     play.cluster.await_epoch(8)
     for node in NODES[:3]:
         beat(play, node, 8)
@@ -81,12 +81,12 @@ def test_freed_chunk_of_a_standby_is_not_ordered_to_go(play: Play) -> None:
         for node in NODES:
             beat(play, node, 0)
         assert play.cluster.stand_by(play.now_s) == []
-    # It leads now, and has it dropped, for the leader before may not have come to that.
+    # It leads now and orders the drop, which the earlier leader may not have done.
     assert sorted(dropped(play, 1.0)) == ["dn-1", "dn-2", "dn-3"]
 
 
 class _Link:
-    """The messages that are written to a datanode."""
+    """Records the messages to a datanode."""
 
     name = "dn-1"
 
@@ -113,7 +113,7 @@ def test_orders_bear_the_epoch_of_the_leader_and_a_standby_gives_none() -> None:
 
 
 class Clock:
-    """A clock of whoever leads, and sleeping by it."""
+    """A leader's clock, and sleeping by that clock."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -142,7 +142,7 @@ def test_leader_answers_only_for_a_while_after_it_was_confirmed() -> None:
     leadership.confirmed(clock.now_s)
     clock.now_s += leader_silence_max_s - 0.01
     assert leadership.may_answer
-    # It was stopped meanwhile, or its journal is away.
+    # It was stopped meanwhile, or its journal is unavailable.
     clock.now_s += 0.02
     assert not leadership.may_answer
     with pytest.raises(ServiceUnready):
@@ -161,7 +161,7 @@ def test_standby_sends_clients_to_a_leader_that_lives_at_once() -> None:
 
 
 def test_standby_holds_clients_of_a_leader_that_is_dead_until_it_leads() -> None:
-    """A stock Hadoop client that is told "standby" by all gives up within a second."""
+    """A stock Hadoop client that gets only standby answers gives up within a second."""
     clock = Clock()
     leadership = Leadership(clock, B)
     leadership.seen(A)
@@ -191,7 +191,7 @@ def test_standby_has_clients_come_again_when_nobody_leads_for_long() -> None:
 
 
 def test_decisions_that_another_leader_took_back_are_taken_back_here() -> None:
-    """A datanode was drained when this coordinator began to stand by, and is in service when it leads."""
+    """A datanode was draining when this coordinator became a standby, and is in service when it leads."""
     context = context_in_memory(new_core(), NoLinks(), lambda: 0.0)
     administration = DatanodeAdmin(context)
 
@@ -210,7 +210,7 @@ async def _commit(context: OperationContext, mode: Mode) -> None:
 
 
 def test_answer_read_before_a_coordinator_was_stopped_for_long_is_not_given() -> None:
-    """Others have led meanwhile, and changed what it says."""
+    """Others have led meanwhile, and changed the answer."""
     clock = Clock()
     leadership = Leadership(clock, A)
     leadership.begin(5)

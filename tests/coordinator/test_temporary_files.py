@@ -1,4 +1,4 @@
-"""Temporary files of dead writers: told by their names alone, deleted only when nobody can still want them."""
+"""Temporary files of dead writers: recognised by name, deleted only when nobody can need them."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_names_that_only_look_like_it(name: str) -> None:
 
 
 class Tree:
-    """A namespace whose clocks the test moves, and a collector over it."""
+    """A namespace whose clock the test moves, and its collector."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
@@ -106,7 +106,7 @@ class Tree:
         self.wall_s = 1_000_000.0
         self.monotonic_s = 50.0
         self.pauses = 0
-        #: Done just before each commit of the collector.
+        #: Called just before each commit of the collector.
         self.before_commit: Callable[[], object] = lambda: None
         self.leases = Leases(-1000.0)
 
@@ -128,7 +128,7 @@ class Tree:
 
     @property
     def freed(self) -> int:
-        """Return how many chunks no file refers to any more, as far as the core knows."""
+        """Return how many chunks are unreferenced, as far as the core knows."""
         return self._play.cluster.transient.freed_count
 
     def now_ms(self) -> int:

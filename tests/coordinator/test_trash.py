@@ -1,4 +1,4 @@
-"""The coordinator's part of the trash: checkpoints are made as time goes by, and expire."""
+"""The coordinator's part of the trash: making checkpoints, and expiring them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRASH = "/user/ann/.Trash"
 
 
 class Emptied:
-    """A namespace whose clock the test moves, with a trash that keeps things for an hour."""
+    """A namespace whose clock the test moves, with a trash that keeps files for an hour."""
 
     def __init__(self, play: Play, kept_minutes: int = 60) -> None:
         self.metadata = store_in_memory()
@@ -51,7 +51,7 @@ class Emptied:
         self.start()
 
     def start(self) -> None:
-        """The coordinator starts, and looks for the first time."""
+        """Start the coordinator, which then checks for the first time."""
         self.trash = Trash(self._context, Names(self._context), self._kept_minutes)
         asyncio.run(self.trash.empty())
 
@@ -63,7 +63,7 @@ class Emptied:
         return [entry.name for entry in namespace.list_page(self.metadata.reader(), parse_path(path)).entries]
 
     def pass_time(self, minutes: int) -> None:
-        """The coordinator looks once a minute."""
+        """Let time pass, while the coordinator checks once a minute."""
         for _ in range(minutes):
             self.wall_s += MINUTES
             asyncio.run(self.trash.empty())
@@ -143,7 +143,7 @@ def test_many_users_are_looked_at_in_turns(emptied: Emptied) -> None:
 
 
 def test_trash_that_cannot_be_deleted_now_holds_nobody_up(emptied: Emptied) -> None:
-    """The rename of one fails for it has snapshots: others have theirs."""
+    """A directory with snapshots cannot be renamed; other users' trash is handled nevertheless."""
     from peacefs.coordinator.namespace import snapshots
 
     for user in ("ann", "bob"):

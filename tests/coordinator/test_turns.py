@@ -1,4 +1,4 @@
-"""Long work is done in turns: others are served in between, and whatever still holds the loop is reported."""
+"""Long work is done in turns, with other requests in between; whatever still blocks the loop is reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_tur
     cluster.load(chunks)
 
     async def story() -> int:
-        # Each look at this clock takes two thirds of a turn.
+        # Each reading of this clock takes two thirds of a turn.
         async with NodePort(core, lambda: next(ticks) * link_turn_s * 2 / 3) as port:
             return await report(await port.datanode())
 

@@ -1,4 +1,4 @@
-"""Unconfirmed replicas count until their datanode must have reported them itself."""
+"""Unconfirmed replicas count until the time by which their datanode must have reported them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def play() -> Play:
 def test_a_receipt_whose_replica_was_lost_before_the_file_was_completed_counts_for_a_while_only(
     play: Play,
 ) -> None:
-    """Its disk broke down in between, and when that was said nobody knew the chunk."""
+    """Its disk failed in between, and nobody knew the chunk when that was reported."""
     for node in _NODES:
         say(play, node, added=True)
     say(play, "dn-3", removed=True)

@@ -1,4 +1,4 @@
-"""Unreferenced chunks are counted without a scan, and found from the lowest number on."""
+"""Unreferenced chunks are counted without a scan, and found in ascending order."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _quartets(*failures: Failure) -> Outcome:
 
 
 def _count(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:
-    """Number the rows of each key: a row that is lost or comes twice changes all after it."""
+    """Give each key's rows numbers: a lost or repeated row changes all later ones."""
     numbers = []
     for key in rows.column("key").to_pylist():
         state[key] = state.get(key, 0) + 1
@@ -291,7 +291,7 @@ def _tells_one_half(patch: pytest.MonkeyPatch) -> None:
 
 
 def _goes_on_with_the_dead(patch: pytest.MonkeyPatch) -> None:
-    """Connections of consumers that were taken for dead stay."""
+    """Keep the connections of consumers that were wrongly considered dead."""
     patch.setattr(HAOutput, "leave", lambda output, consumers: None)
 
 
@@ -301,7 +301,7 @@ def _pairs_on_one_node(patch: pytest.MonkeyPatch) -> None:
 
 
 def _merges_what_is_there(patch: pytest.MonkeyPatch) -> None:
-    """A consumer takes the rows of one producer without waiting for the others."""
+    """Let a consumer take one producer's rows without waiting for the others."""
     patch.setattr(Grains, "settled", property(lambda grains: True))
 
 

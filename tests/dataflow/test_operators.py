@@ -99,7 +99,7 @@ def left(*rows: Row) -> Arrivals:
 
 
 def counted(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:
-    """Number the rows of each key."""
+    """Give each key's rows numbers."""
     numbers = []
     for key in rows.column("key").to_pylist():
         state[key] = state.get(key, 0) + 1

@@ -34,7 +34,7 @@ def double(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def count(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:
-    """Number the rows of each key."""
+    """Give each key's rows numbers."""
     numbers = []
     for key in rows.column("key").to_pylist():
         state[key] = state.get(key, 0) + 1

@@ -80,7 +80,7 @@ class Ordeal:
         os.kill(self._node(), signal.SIGKILL)
 
     def _stop_node(self) -> None:
-        """A node that says nothing for longer than it may, and goes on as if nothing had been."""
+        """Pause a node for longer than its timeout, after which it continues as if nothing had happened."""
         pid = self._node()
         try:
             os.kill(pid, signal.SIGSTOP)

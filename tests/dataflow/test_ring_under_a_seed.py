@@ -278,7 +278,7 @@ def test_ring_outlives_a_long_series_of_mishaps(seed: int) -> None:
 
 
 def _fail_after_a_cut(seed: int) -> None:
-    """A link breaks, and what is on its way is lost; right after that the owner dies."""
+    """Break a link, so that data in transit is lost. Right after that, the owner dies."""
     chance = random.Random(seed)
     batches = batches_of(seed, batches=40, rows=20, words=400)
     step = chance.randrange(100, 700)

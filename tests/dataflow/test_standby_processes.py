@@ -96,7 +96,7 @@ def expected_rows(network: OperatorClass) -> list[Row]:
 
 
 def twice(played: Played) -> None:
-    """The primary dies, and later the one that took over, which has a standby of its own by then."""
+    """Kill the primary, and later its successor, which has a standby of its own by then."""
     for _ in range(2):
         node = played.node_of("second")
         wait_until(lambda: played.run.survives_loss_of("second"), "a standby with a copy")

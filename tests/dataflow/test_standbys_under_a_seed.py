@@ -247,7 +247,7 @@ def test_memory_is_bounded_with_a_slow_consumer(technique: Callable[[], Techniqu
 
 
 def chance_and_timeouts() -> Query:
-    """A function that draws, and windows that are closed by the time; nothing of a run says what comes out."""
+    """Use a random function, and windows closed by the clock, so that the output cannot be predicted."""
     query = Query("first")
 
     def drawn(rows: pa.RecordBatch, state: MutableMapping[str, int], chance: random.Random) -> pa.RecordBatch:

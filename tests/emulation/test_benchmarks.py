@@ -1,4 +1,4 @@
-"""Benchmarks are run rarely: that they still fit what they measure is seen here."""
+"""Benchmarks run rarely, so these tests check that they still fit the product."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`calibrate` finds what a link carries, also in a short run: what it takes to fill pipelines does not count for
-much.
-"""
+"""`calibrate` finds a link's rate even in a short run, in which filling pipelines takes part of the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Emulated links carry what they are made for: neither more, or bounds would be none, nor much less."""
+"""Emulated links have their configured rate: not more, which would invalidate bounds, nor much less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leftovers of an emulation that was killed go with the next one; everything that others use stays."""
+"""The next emulation removes the leftovers of a killed one, and nothing that others use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _dead_pid() -> int:
 
 @pytest.fixture
 def namespaces() -> Iterator[tuple[str, str]]:
-    """One of a process that is dead, and one of this."""
+    """Make namespaces of a dead process, and of this one."""
     names = f"peacefs-emulation-{_dead_pid()}-n00", own_name("n00")
     try:
         for name in names:

@@ -1,4 +1,4 @@
-"""A large read brings what the links of several datanodes carry, and not only one."""
+"""A large read gets the rate of several datanodes' links, not only of one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [
 _FAST_DISK = RateCurve(((1, 200.0 * MB),))
 _LINK_BYTES_S = 8e6
 _FILE_BYTES = 48_000_000
-#: Run where no datanode is: over each one's second link.
+#: Run where no datanode is: over a second link to each of them.
 _READER = """
 import sys, time
 from peacefs.client.filesystem import PeaceFileSystem

@@ -1,4 +1,4 @@
-"""A host that vanishes in the middle of a body, without a word: the server finds out, and others may be silent."""
+"""A host vanishes in the middle of a request: the server notices, but tolerates silent hosts that live."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 _ROOT = Path(__file__).parents[2]
-#: Tells of each body how it goes on; probes follow after one second, not sixty.
+#: Reports the progress of each request body. Keep-alive probes begin after one second, not sixty.
 _SERVER = """
 import asyncio, sys
 from peacefs.service import http_server
@@ -58,7 +58,7 @@ def ip(*arguments: str) -> None:
 
 @pytest.fixture
 def hosts() -> Iterator[tuple[str, str]]:
-    """Two hosts, as namespaces, with a cable between them: 10.79.0.1 and 10.79.0.2."""
+    """Yield two hosts, as namespaces, with a cable between them: 10.79.0.1 and 10.79.0.2."""
     names = own_name("here"), own_name("there")
     try:
         for name in names:
@@ -78,7 +78,7 @@ def hosts() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def running(host: str, program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Until the block is left."""
+    """Run a process within the block."""
     with subprocess.Popen(
         ["ip", "netns", "exec", host, sys.executable, "-c", program, *arguments],
         cwd=_ROOT,
@@ -108,12 +108,12 @@ def test_host_that_vanishes_in_a_body_is_noticed_and_one_that_is_silent_is_not_c
             assert said() == "/silent http.request 4"
             with running(there, _CLIENT, "10.79.0.1", "vanishes"):
                 assert said() == "/vanishes http.request 4"
-                # As when its power fails: nothing that it sends arrives any more.
+                # As after a power failure: nothing that it sends arrives any more.
                 ip("-n", there, "link", "set", "data", "down")
                 began_s = time.monotonic()
                 assert said() == "/vanishes http.disconnect 0"
                 print(f"noticed after {time.monotonic() - began_s:.1f} s")
-            # One that is there has been silent for longer, and goes on.
+            # A live host has been silent for longer, and continues.
             assert silent.stdin is not None
             silent.stdin.close()
             assert said() == "/silent http.request 1"

@@ -95,7 +95,7 @@ def outcome(rpc: HadoopRpc, protocol: str, name: str, request: Message) -> str:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """A cluster of its own: the requests change the root, too."""
+    """Yield a cluster of its own, because the requests change the root, too."""
     with LocalCluster(tmp_path / "c", datanodes=1, port=0) as cluster:
         yield cluster
 

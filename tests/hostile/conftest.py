@@ -1,4 +1,4 @@
-"""A cluster of real services for the hostile to try."""
+"""A cluster of real services to attack."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The ports of a running cluster as somebody of ill will finds them, and how he connects.
+"""The ports of a running cluster, and connections to them, as an attacker has them.
 
-`connect` is the one place where connections are made: with TLS it is another function.
+All connections are made by `connect`; with TLS it is another function.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ _PATIENCE_S = 10.0
 
 @dataclass(frozen=True)
 class Door:
-    """The address of a service; `port` is None for a local socket. `serves_http` besides or instead of frames."""
+    """The address of a service; `port` is None for a local socket. `serves_http`: HTTP besides or instead of
+    frames.
+    """
 
     name: str
     host: str
     port: int | None
     serves_http: bool
     serves_frames: bool
-    #: The role that answers there.
+    #: The role of the service.
     role: str
     node: str
 
@@ -49,7 +51,7 @@ def connect(door: Door) -> socket.socket:
 
 
 def doors_of(cluster: Any) -> list[Door]:
-    """Every port of a local cluster's coordinator and of its first datanode."""
+    """Return every port of a local cluster's coordinator and of its first datanode."""
     coordinator, datanode = cluster.coordinator.readiness, cluster.datanodes[0].readiness
     host = coordinator.http_host
     stranger = Identity("", "client", "a stranger", None)
@@ -70,7 +72,7 @@ def doors_of(cluster: Any) -> list[Door]:
 
 
 def throw(connection: socket.socket, data: bytes, rng: random.Random) -> bytes:
-    """Send, in one piece or several, and take what comes: until the end, or for a moment."""
+    """Send data in one piece or several; receive until the end, or for a moment."""
     received = b""
     with connection, contextlib.suppress(OSError):
         connection.settimeout(_PATIENCE_S)
@@ -95,9 +97,9 @@ def _pieces(data: bytes, rng: random.Random) -> list[bytes]:
 def shake_hands(
     connection: socket.socket, door: Door, role: str, signer: Signer | None
 ) -> Callable[[bytes], bytes] | None:
-    """Return the handshake of a client, or of a service that knows the secret; None where it is not let in.
+    """Complete the handshake as a client, or as a service with the secret; return None if refused.
 
-    Gives what makes of bytes those that the other side takes: sealed, if it takes no others.
+    Also returns the function that seals bytes for the other side, if it requires seals.
     """
     reader = FrameReader()
 

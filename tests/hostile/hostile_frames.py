@@ -1,4 +1,4 @@
-"""Frames that no service of ours would send: damaged, cut, out of order, or whole with hostile values."""
+"""Frames that no real service sends: damaged, cut, out of order, or valid with hostile values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FLOATS = (0.0, -1.0, 1e308, float("inf"), float("-inf"), float("nan"), 1e-308)
 
 
 def hostile_message(rng: random.Random) -> Message:
-    """Return a message of a random kind that decodes, whose fields hold what nobody would put there."""
+    """Return a valid message of a random kind with hostile values."""
     value: Message = _value(msgspec.inspect.type_info(rng.choice(KINDS)), rng, 0)
     return value
 
@@ -65,13 +65,13 @@ def _value(kind: Any, rng: random.Random, depth: int) -> Any:
 
 
 def whole(rng: random.Random) -> bytes:
-    """Return a frame that decodes, with a payload at times."""
+    """Return a valid frame, sometimes with a payload."""
     payload = rng.randbytes(rng.choice((0, 0, 1, 100, 70_000)))
     return encode(hostile_message(rng), len(payload), tag=rng.choice((0, 1, 2**32 - 1))) + payload
 
 
 def announced(rng: random.Random) -> bytes:
-    """Return a prefix that speaks of lengths which never come, or of none of ours."""
+    """Return a prefix that announces lengths that never come, or is invalid."""
     lengths = (0, 1, 4096, 4097, 2**20, 2**24, 2**24 + 1, 2**31, 2**32 - 1)
     prefix = struct.pack(
         ">2sBBIII", b"pf", rng.choice((0, 1, 1, 1, 2, 255)), 0, 0, rng.choice(lengths), rng.choice(lengths)
@@ -81,7 +81,7 @@ def announced(rng: random.Random) -> bytes:
 
 
 def nonsense(rng: random.Random) -> bytes:
-    """Return a message that is no MessagePack, or of no kind, under a checksum that is right."""
+    """Return a message that is not MessagePack, or of no known kind, with a right checksum."""
     body = rng.choice(
         (
             b"",
@@ -101,7 +101,7 @@ def nonsense(rng: random.Random) -> bytes:
 
 
 def damaged(rng: random.Random) -> bytes:
-    """Return a frame with some bits flipped, or cut, or with something between."""
+    """Return a frame with flipped bits, cut, or with inserted bytes."""
     data = bytearray(whole(rng))
     match rng.randrange(3):
         case 0:
@@ -116,7 +116,7 @@ def damaged(rng: random.Random) -> bytes:
 
 
 def before_the_handshake(rng: random.Random) -> bytes:
-    """Frames sent in place of a hello, or after half of one."""
+    """Return frames to send in place of a Hello, or after half of one."""
     made = rng.choice((whole, announced, nonsense, damaged, lambda rng: rng.randbytes(300)))(rng)
     if rng.random() < 0.3:
         return encode(Hello(rng.choice(_INTEGERS[:12]), "", rng.choice(_TEXTS), "x", b"n" * 16)) + made
@@ -124,5 +124,5 @@ def before_the_handshake(rng: random.Random) -> bytes:
 
 
 def after_the_handshake(rng: random.Random) -> bytes:
-    """Several frames in no order that makes sense."""
+    """Return several frames in a senseless order."""
     return b"".join(rng.choice((whole, whole, whole, announced, nonsense, damaged))(rng) for _ in range(3))

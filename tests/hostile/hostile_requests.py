@@ -1,4 +1,4 @@
-"""HTTP requests that no client of ours would send: heads for smugglers, bad bodies, wrong types on every route."""
+"""HTTP requests that no real client sends: smuggling, bad bodies, wrong types on every route."""
 
 from __future__ import annotations
 
@@ -191,7 +191,9 @@ _ODD = (
 
 
 def request(rng: random.Random, here: str, described: dict[str, Any]) -> bytes:
-    """One of all these kinds. `described` is the OpenAPI description of a coordinator's REST."""
+    """Return a request of any of these kinds. `described` is the OpenAPI description of the coordinator's REST
+    API.
+    """
     match rng.randrange(10):
         case 0:
             return rng.choice(_HEADS).replace(b"HERE", here.encode())

@@ -1,4 +1,4 @@
-"""The TCP ports and local sockets on which a process listens, as the kernel says."""
+"""The TCP ports and local sockets on which a process listens, according to the kernel."""
 
 from __future__ import annotations
 

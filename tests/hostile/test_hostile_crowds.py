@@ -1,4 +1,4 @@
-"""One client that takes all it can get of a service: its memory has a bound, and another client is served."""
+"""One client takes as much of a service as it can: memory is bounded, and another client is served."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 _HEAD = b"Host: 127.0.0.1\r\n"
 _JSON = b"POST /v1/files/complete HTTP/1.1\r\n" + _HEAD + b"Content-Type: application/json\r\n"
-#: The bytes that each of so many connections sends.
+#: Bytes that each of many connections sends.
 _CROWDS = {
     "heads without an end": (300, b"GET / HTTP/1.1\r\n" + _HEAD + b"X: " + b"x" * 120_000),
     "many short headers": (300, b"GET / HTTP/1.1\r\n" + _HEAD + b"a:b\r\n" * 25_000),
@@ -26,7 +26,7 @@ _CROWDS = {
 
 
 def connected(port: int, source: str) -> socket.socket:
-    """From an address of its own: to the service it is another client."""
+    """Connect from another address, which makes it another client for the service."""
     connection = socket.create_connection(("127.0.0.1", port), timeout=120, source_address=(source, 0))
     connection.settimeout(0.5)
     return connection

@@ -1,4 +1,4 @@
-"""Strangers' names that a service repeats in its log make no line of their own, and move no cursor."""
+"""Strangers' names in a service's log can neither start a line nor move the cursor."""
 
 from __future__ import annotations
 

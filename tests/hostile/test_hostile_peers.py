@@ -1,6 +1,6 @@
-"""Whatever comes to a port, before and after a handshake: every service lives, answers, and holds what it held.
+"""Arbitrary data before and after a handshake: every service survives, answers, and leaks nothing.
 
-A seed is printed when it fails; PEACEFS_SEED plays it again, PEACEFS_SEEDS=m-n plays more (`simulation/seeds.py`).
+A seed is printed on failure; PEACEFS_SEED plays it again, PEACEFS_SEEDS=m-n plays more (`simulation/seeds.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DOORS = ("coordinator HTTP", "coordinator nodes", "datanode HTTP", "datanode da
 
 
 def play(seed: int, what: str, times: int, each: Callable[[random.Random], object]) -> None:
-    """Do it many times, by some at once; each time has a seed of its own that follows from the first."""
+    """Attack many times, several at once; each time has its own seed, derived from the first."""
     print(f"{what}: seed {seed}")
     with ThreadPoolExecutor(_THREADS) as pool:
         for _ in pool.map(lambda number: each(random.Random(f"{seed} {what} {number}")), range(times)):
@@ -71,7 +71,7 @@ def test_hostile_client_after_its_handshake_harms_no_service(cluster: LocalClust
 def test_hostile_service_that_knows_the_secret_crashes_no_service(
     cluster: LocalCluster, name: str, seed: int
 ) -> None:
-    """Its words may be trusted; nonsense must do no more than end its connection."""
+    """It is trusted, but nonsense from it must do no more than end its connection."""
     watch, door = Watch(cluster), door_of(cluster, name)
     signer = Signer(*read_secrets(cluster.directory / "coordinator" / "cluster.secret"))
     admitted: list[bool] = []
@@ -81,7 +81,7 @@ def test_hostile_service_that_knows_the_secret_crashes_no_service(
         as_agreed = shake_hands(connection, door, rng.choice(("datanode", "agent")), signer)
         admitted.append(as_agreed is not None)
         data = after_the_handshake(rng)
-        # Now and then what nobody who knows the secret has sealed.
+        # Sometimes send data sealed without the secret.
         throw(connection, as_agreed(data) if as_agreed is not None and rng.random() < 0.8 else data, rng)
 
     play(seed, f"service at {name}", _TIMES, each)

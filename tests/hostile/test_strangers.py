@@ -51,7 +51,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 _TIMES = often(200, 3000)
 _ONLY_LONG = pytest.mark.skipif(os.environ.get("PEACEFS_LONG") != "1", reason="takes long; PEACEFS_LONG=1 has it")
 _THREADS = 8
-#: A door closes so late at most: two frames of a handshake, each of two parts, and what a busy machine adds.
+#: Latest time at which a port closes a connection: two handshake frames of two parts each, and delays of a busy
+#: machine.
 _DEADLINE_S = 40.0
 #: HTTP waits longer for the first byte of a request.
 _HTTP_DEADLINE_S = 120.0
@@ -59,7 +60,7 @@ _DRIP_S = 0.25
 
 
 def play(seed: int, what: str, doors: list[Door], make: Any) -> None:
-    """Throw made-up bytes at doors, some at once; each time has a seed of its own that follows from the first."""
+    """Send random bytes to ports, several at once; each time has its own seed, derived from the first."""
     print(f"{what}: seed {seed}")
 
     def each(number: int) -> None:
@@ -72,7 +73,7 @@ def play(seed: int, what: str, doors: list[Door], make: Any) -> None:
 
 
 def wait_hung_up(slow: list[tuple[str, socket.socket, bytes]], within_s: float) -> None:
-    """Send each its bytes, one now and then, until the other end hangs up. Fails for those that do not."""
+    """Send each its bytes, one now and then, until the other end closes. Fail for connections that stay open."""
     begun_s = time.monotonic()
     with selectors.DefaultSelector() as selector:
         left = {}
@@ -110,7 +111,7 @@ def service_doors(cluster: LocalCluster) -> list[Door]:
 
 
 def test_doors_are_all_that_services_listen_on(cluster: LocalCluster, service_doors: list[Door]) -> None:
-    """A port that is added has to be attacked, too."""
+    """A new port must be attacked, too."""
     for member in (cluster.coordinator, cluster.datanodes[0]):
         known = {door.port for door in service_doors}
         assert ports_of(member.pid) <= known, member.name
@@ -129,7 +130,7 @@ def test_slow_and_silent_strangers_are_hung_up_on_and_long_frames_cost_no_memory
         slow = []
         for door in service_doors:
             for data in (b"", b"pf" + hello[2:400]) if door.serves_frames else ():
-                # Where HTTP is spoken too, silence may be that of a client of HTTP.
+                # If HTTP is served, too, a silent peer may be an HTTP client.
                 if data or not door.serves_http:
                     slow.append((door.name, opened.enter_context(connect(door)), data))
             for _ in range(8 if door.serves_frames else 0):
@@ -208,7 +209,7 @@ class Attacked:
         self._before = self._held()
 
     def wait_rows(self) -> None:
-        """Wait for rows that were given to the query after this call."""
+        """Wait for rows that the query was given after this call."""
         seen = len(self._taken)
         wait_until(lambda: len(self._taken) > seen + 8, "rows while strangers are there")
 
@@ -218,7 +219,7 @@ class Attacked:
             assert grown <= MEMORY_BYTES_MAX, f"{name} grew by {grown >> 20} MiB"
 
     def end(self) -> None:
-        """Let the query end, and compare its rows with what arithmetic says."""
+        """End the query, and compare its rows with arithmetic."""
         self._over.set()
         self.run.wait(PATIENCE_S)
         assert self._lost == []

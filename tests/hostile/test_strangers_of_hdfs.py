@@ -27,7 +27,7 @@ def door(cluster: LocalCluster) -> Door:
 
 
 def serves(door: Door) -> None:
-    """An honest client is served within a moment."""
+    """Check that an honest client is served within a moment."""
     assert door.port is not None
     begun_s = time.monotonic()
     with HadoopRpc(door.host, door.port, "ann") as rpc:

@@ -1,4 +1,4 @@
-"""Watch services under attack: they live, answer, log no fault of theirs, and hold no more than before."""
+"""Watch services under attack: they live, answer, log no faults of their own, and leak nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.local_cluster.member_process import LocalMember
 
-#: A service may hold so much more than before. Heaps keep some of what was freed; this is a bound, and no goal.
+#: Allowed growth. Heaps keep some freed memory; this is a limit, not a goal.
 MEMORY_BYTES_MAX = 96 * 1024 * 1024
 DESCRIPTORS_MAX = 24
 _FAULTS = re.compile(
@@ -22,7 +22,7 @@ _FAULTS = re.compile(
 
 @dataclass
 class Held:
-    """The resources that a process holds."""
+    """Resources of a process."""
 
     memory_bytes: int
     descriptors: int
@@ -39,7 +39,7 @@ class Held:
 
 
 class Watch:
-    """From its making on."""
+    """Watches from its creation on."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -47,7 +47,7 @@ class Watch:
         self._before = {member.name: Held.by(member) for member in cluster.members}
 
     def check(self) -> None:
-        """Raise AssertionError for a service that is worse off."""
+        """Raise AssertionError if a service is worse off."""
         self._serve(b"after")
         for member in self._cluster.members:
             assert member.alive, member.end

@@ -1,4 +1,4 @@
-"""A relay before a member of etcd that sees how its clients speak to it, and can cut their connections."""
+"""A relay before a member of etcd that records its clients' data, and can cut their connections."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ _PIECE_BYTES = 65536
 
 
 class Relay:
-    """Passes connections on.
-
-    `loses_answer` is asked for each piece of an answer, and ends the connection in its place where it says True.
-    """
+    """Relays connections. If `loses_answer` returns True for a piece of an answer, the connection ends there."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
@@ -24,7 +21,7 @@ class Relay:
         self.loses_answer: Callable[[bytes], bool] = lambda piece: False
         self.connections = 0
         self.cuts = 0
-        #: The first bytes of each connection, and all bytes that clients have sent.
+        #: The first bytes of each connection, and all bytes from clients.
         self.begun: list[bytes] = []
         self._open: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]

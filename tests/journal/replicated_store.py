@@ -31,7 +31,7 @@ class Replica:
         owner: str = "root",
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`pause` is what a leader does before it asks again for an answer that was lost."""
+        """`pause` is called before a leader asks again for a lost answer."""
         self.server = JournalServer(time.monotonic)
         self.journal = journal or JournalInMemory(self.server)
         self.writer = JournalWriter(self.journal, pause=pause)

@@ -53,13 +53,13 @@ def journal(relay: Relay, prefix: str) -> Iterator[EtcdJournal]:
 
 
 class Gateway:
-    """etcd's own JSON gateway, which answers for what is there."""
+    """etcd's own JSON gateway, which shows what is stored."""
 
     def __init__(self, member: EtcdMember) -> None:
         self._member = member
 
     def pairs(self, prefix: str) -> dict[str, tuple[bytes, int]]:
-        """Return the value of each key below a prefix, and how often it was put."""
+        """Return the value of each key below a prefix, and how often it was written."""
         asked = {"key": _text(prefix.encode()), "range_end": _text(prefix.encode() + b"\xff")}
         return {
             base64.b64decode(pair["key"]).decode(): (
@@ -91,7 +91,7 @@ def gateway(etcd: EtcdMembers) -> Gateway:
 
 def test_all_calls_go_over_one_connection_of_http_2(journal: EtcdJournal, relay: Relay, prefix: str) -> None:
     journal.begin(JournalIdentity("cluster", "journal"))
-    # Some are longer than the room that a peer gives at first, and all of them together than any that it gives.
+    # Some are longer than a peer's initial window, and together they are longer than any window.
     entries = [Entry(number, os.urandom(200_000 if number % 3 else 9)) for number in range(1, 12)]
     for number, data in entries:
         journal.append(1, number, data)
@@ -133,7 +133,7 @@ def test_journal_reads_what_others_wrote_to_etcd(journal: EtcdJournal, gateway: 
     gateway.put(f"{prefix}/leader", b'{"name":"b:9870","node_address":"b:9820"}')
     gateway.put(f"{prefix}/epoch", b"77 somebody")
     assert journal.look(2, 3) == Look(entries[2:5], B, 77)
-    # What is returned at once ends with the entry that passes 8 MiB.
+    # An answer ends with the entry that exceeds 8 MiB.
     assert journal.read(0, 100) == entries[:9]
     assert journal.ends() == (entries[0], entries[-1])
     assert not journal.campaign(A, 60)
@@ -144,7 +144,7 @@ def test_journal_reads_what_others_wrote_to_etcd(journal: EtcdJournal, gateway: 
 
 
 def is_answer(piece: bytes) -> bool:
-    """Return whether a piece of HTTP/2 has a frame of headers, with which answers begin and end."""
+    """Return whether a piece of HTTP/2 has a HEADERS frame, with which answers begin and end."""
     at = 0
     while at + _FRAME_HEAD_BYTES <= len(piece):
         if piece[at + 3] == _HEADERS:
@@ -170,7 +170,7 @@ def test_calls_that_are_cut_anywhere_happen_once(
 ) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
-    # The settings that a member sends first are pieces, too: so some calls never arrive.
+    # The settings that a member sends first are pieces, too, so some calls never arrive.
     relay.loses_answer = lambda piece: chance.random() < 0.15
     expected: dict[str, bytes] = {}
     for number in range(1, 13):
@@ -178,7 +178,7 @@ def test_calls_that_are_cut_anywhere_happen_once(
         expected[f"{prefix}/entry/{number:016d}"] = b"W" + data
         until_known(lambda number=number, data=data: journal.append(1, number, data))
         if number == 6:
-            # After a try whose answer was lost the journal waits until the lease of that try has ended.
+            # After an attempt with a lost answer, the journal waits until that attempt's lease has ended.
             wait_until(lambda: until_known(lambda: journal.campaign(A, 1)), "the journal leads")
         assert until_known(lambda number=number: journal.read(number - 1, 1)) == [Entry(number, data)]
     until_known(lambda: journal.stand(Standing(A, 12, 12), 60))
@@ -192,7 +192,7 @@ def test_calls_that_are_cut_anywhere_happen_once(
 
 
 def until_known(call: Callable[[], T]) -> T:
-    """Make the same call again until its answer is known, as whoever uses a journal does."""
+    """Repeat a call until its answer is known, as users of a journal do."""
     found: list[T] = []
 
     def is_known() -> bool:
@@ -207,12 +207,12 @@ def until_known(call: Callable[[], T]) -> T:
 def test_connection_to_etcd_is_kept_alive_while_nothing_is_appended(journal: EtcdJournal, relay: Relay) -> None:
     journal.append(1, 1, b"entry")
     port = int(relay.endpoint.rpartition(":")[2])
-    # Until the last bytes are acknowledged another timer runs.
+    # Until the last bytes are acknowledged, another timer runs.
     wait_until(lambda: kept_alive_to(port) == [True], "the connection is kept alive")
 
 
 def kept_alive_to(port: int) -> list[bool]:
-    """Return of each connection to a port whether it has a timer that looks whether the other side is there."""
+    """Return for each connection to a port whether it has a keep-alive timer."""
     connections = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     established, keepalive = "01", "02"
     return [

@@ -1,6 +1,6 @@
-"""A store with a journal whose log was damaged: what it lacks is in the journal, and is read from there.
+"""A store with a journal and a damaged log reads the missing entries from the journal.
 
-Without a journal such a store is refused, which `metadata/test_lost_commits.py` tells.
+Without a journal such a store is refused, which `metadata/test_lost_commits.py` tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def make_directory(metadata: Metadata, path: str) -> None:
 
 
 class KilledLeader:
-    """A leader that was killed with all its commits in the log; the journal lives on."""
+    """A leader that was killed with all its commits in the log. The journal survives."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
@@ -49,7 +49,7 @@ class KilledLeader:
         self.rows = rows_of(metadata)
         metadata.close()
         ends = [end for _, end in entries(log_of(self.image))]
-        # Without the head of the segment and the padding behind entries.
+        # Without the segment's head and the padding after entries.
         self.bits = [bit for begin, end in entries(log_of(self.image)) for bit in range(8 * begin, 8 * (end - 7))]
         self.before_bytes, self.live_bytes = ends[-2], ends[-1] - 7
 
@@ -57,7 +57,7 @@ class KilledLeader:
         return with_log(self.image, flip(log_of(self.image), bit))
 
     def start(self, store: Path) -> tuple[Metadata, int]:
-        """Start a coordinator on a store; return it when it has what the journal has, and how much that was."""
+        """Start a coordinator on a store; return it when it is up to date, with the number of entries read."""
         journal = JournalInMemory(self.server)
         metadata = open_store(store, owner="root", journal=JournalWriter(journal))
         found = metadata.journal_place().number
@@ -126,6 +126,6 @@ def test_log_that_was_damaged_is_refused_when_the_journal_is_left_out(
     store = put(killed.damaged(8 * (killed.live_bytes // 2)), tmp_path / "store")
     with pytest.raises(StartupError, match="has lost changes that were acknowledged"):
         open_store(store, owner="root")
-    # An undamaged log is refused, too: the journal may have more.
+    # An undamaged log is refused, too, because the journal may have more.
     with pytest.raises(StartupError, match="journal"):
         open_store(put(killed.image, tmp_path / "whole"), owner="root")

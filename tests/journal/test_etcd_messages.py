@@ -1,4 +1,4 @@
-"""etcd's messages as we write and read them, judged by Google's library for protocol buffers."""
+"""etcd's messages as we encode and decode them, compared with Google's protobuf library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.long_runs import often
 from peacefs.coordinator.journal import etcd_messages as ours
 from peacefs.coordinator.journal.protobuf import MalformedMessage, Message
 
-#: Our classes by the names of etcd's messages that they stand for.
+#: Our classes by the names of etcd's messages.
 _REQUESTS = {
     "RangeRequest": ours.Keys,
     "PutRequest": ours.Put,
@@ -48,7 +48,7 @@ _PUTS = st.builds(ours.Put, st.binary(), st.binary(max_size=300), _INT64)
 _OPERATIONS = st.one_of(
     st.builds(ours.Operation, request_range=_KEYS),
     st.builds(ours.Operation, request_put=_PUTS),
-    # A key to delete has no limit and no order.
+    # A deletion has no limit and no order.
     st.builds(ours.Operation, request_delete_range=st.builds(ours.Keys, st.binary(), st.binary())),
 )
 _TXNS = st.builds(
@@ -66,7 +66,7 @@ _SENT = st.one_of(
 
 
 def is_same(ours: object, theirs: Any) -> bool:
-    """Compare each field that our class names with the other library's, by its name."""
+    """Compare each field of our class with the other library's field of that name."""
     if isinstance(ours, tuple):
         return len(ours) == len(theirs) and all(map(is_same, ours, theirs))
     if not isinstance(ours, Message):
@@ -95,7 +95,7 @@ def test_requests_to_etcd_are_read_as_they_were_meant(sent: tuple[str, Message])
     name, request = sent
     read = MESSAGES[name].FromString(request.encode())
     assert is_same(request, read)
-    # Nothing else was written than what the reader knows.
+    # No fields were written besides those that the reader knows.
     again = MESSAGES[name]()
     again.CopyFrom(read)
     again.DiscardUnknownFields()
@@ -104,7 +104,7 @@ def test_requests_to_etcd_are_read_as_they_were_meant(sent: tuple[str, Message])
 
 @st.composite
 def _answers(draw: st.DrawFn, name: str = "") -> Any:
-    """Return an answer as etcd may give it, with fields that we do not know."""
+    """Return an answer as etcd may give it, with unknown fields."""
     answer = MESSAGES[name or draw(st.sampled_from(sorted(_ANSWERS)))]()
     for field in answer.DESCRIPTOR.fields:
         if not draw(st.booleans()):

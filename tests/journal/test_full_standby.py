@@ -1,4 +1,4 @@
-"""A standby whose disk or journal is full, or whose journal is empty: what it tells, and what it refuses."""
+"""A standby with a full disk or journal, or an empty journal: what it reports, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members that do not speak as etcd does: a call ends in time, and says what is wrong."""
+"""Members that violate etcd's protocol: a call ends in time, and the error says what is wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from peacefs.coordinator.journal.port import JournalUnsure
 
 
 class Member:
-    """A server that has its script talk to each client in turn."""
+    """A server whose script handles each client in turn."""
 
     def __init__(self, script: Callable[[socket.socket], None]) -> None:
         self._script = script
@@ -59,7 +59,7 @@ class Talk:
         self._client.sendall(self.http.data_to_send())
 
     def ping(self) -> None:
-        """Have the client read all that was sent so far."""
+        """Wait until the client has read everything sent so far."""
         self.http.ping(b"are here")
         self.send()
         self._until(PingAckReceived)
@@ -68,7 +68,7 @@ class Talk:
         self.http.send_headers(self.stream, [(":status", "200"), ("content-type", "application/grpc")])
 
     def refuse(self, status: str, said: str) -> None:
-        """Answer by trailers alone."""
+        """Refuse with trailers only."""
         headers = [(":status", "200"), ("content-type", "application/grpc")]
         self._end([*headers, ("grpc-status", status), ("grpc-message", said)])
 
@@ -78,7 +78,7 @@ class Talk:
     def _end(self, headers: list[tuple[str, str]]) -> None:
         self.http.send_headers(self.stream, headers, end_stream=True)
         self.send()
-        # The client hangs up.
+        # The client closes the connection.
         while self._client.recv(65536):
             pass
 
@@ -110,7 +110,7 @@ def member() -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
 
 
 class Clock:
-    """The clock of the connection, which stands until it is put on."""
+    """The clock of the connection, which the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -162,7 +162,7 @@ def test_call_ends_when_a_member_sends_anything_but_its_answer(member: Callable[
 
 
 def test_call_goes_on_while_the_member_takes_it_slowly(member: Callable[..., str], clock: Clock) -> None:
-    """The window of the call is large, as grpc-go gives it; that of the connection opens piece by piece."""
+    """The call's window is large, as in grpc-go; the connection's window opens piece by piece."""
     message, piece = bytes(400_000), 16_384
 
     def slowly(client: socket.socket) -> None:
@@ -199,7 +199,7 @@ def test_call_to_a_member_that_stops_says_so(member: Callable[..., str]) -> None
         talk = Talk(client)
         talk.http.close_connection()
         talk.send()
-        # What follows the frame that says so.
+        # Data after the frame that ends the stream.
         client.sendall(struct.pack(">I", 8)[1:] + bytes([6, 0]) + bytes(4) + b"12345678")
         while client.recv(65536):
             pass
@@ -209,7 +209,7 @@ def test_call_to_a_member_that_stops_says_so(member: Callable[..., str]) -> None
 
 
 def test_append_that_may_be_there_is_never_said_to_be_refused_for_room(member: Callable[..., str]) -> None:
-    """The first answer is lost after the member has the entry; then the member has no room."""
+    """The first answer is lost after the member has stored the entry; then the member has no space."""
     asked = []
 
     def full(client: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""A journal in an etcd that asks who comes: certificates, users and passwords."""
+"""A journal in an etcd with authentication: certificates, users and passwords."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_journal_logs_in_again_when_its_token_is_over(tmp_path: Path) -> None:
             with member.client() as client:
                 user = {"name": "root", "password": _PASSWORD}
                 token = client.post("/v3/auth/authenticate", json=user).json()["token"]
-                # etcd forgets all tokens of a user who gets a password, even if it is the same one.
+                # Setting a user's password, even to the same one, invalidates the user's tokens in etcd.
                 shown = {"Authorization": token}
                 assert client.post("/v3/auth/user/changepw", json=user, headers=shown).is_success
                 assert client.post("/v3/kv/range", json={"key": "YQ=="}, headers=shown).status_code == 401
@@ -128,7 +128,7 @@ def test_journal_shows_certificate_and_user_to_an_etcd_that_wants_both(files: Tl
     with etcd_members(tmp_path, tls=files) as guarded:
         name = common_name(files.certificate)
         add_root(guarded.members[0], name)
-        # With a password it is that user; without one it is the user whom the certificate names.
+        # With a password it acts as that user; without one, as the user in the certificate.
         for shown in (options(guarded, files, "/root")._replace(login=login), options(guarded, files, "/named/a")):
             with closing(open_journal(shown)) as journal:
                 assert journal.begin(MINE) == MINE
@@ -148,7 +148,7 @@ def common_name(certificate: Path) -> str:
 
 
 def add_root(member: EtcdMember, named: str = "") -> None:
-    """Have a member ask for users, of whom it knows one; and another, who may use the keys below `/named`."""
+    """Enable authentication in a member with one user, and another one who may use the keys below `/named`."""
     below_named = {"permType": "READWRITE", "key": _text("/named/"), "range_end": _text("/named0")}
     calls: list[tuple[str, dict[str, object]]] = [
         ("user/add", {"name": "root", "password": _PASSWORD}),

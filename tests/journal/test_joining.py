@@ -1,4 +1,4 @@
-"""A coordinator comes to a store that is a part of the journal, or is told why not."""
+"""A coordinator opens a store that belongs to the journal, or is told why it cannot."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ NOW_S = time.monotonic()
 
 
 def opening(store: Path) -> Callable[[JournalWriter], Metadata]:
-    """Return what opens a store to follow a journal."""
+    """Return a function that opens a store to follow a journal."""
     return lambda writer: open_store(store, owner="root", journal=writer)
 
 
 class Cluster:
-    """A journal, and the directories of the coordinators that come to it. `waited` is called while one waits."""
+    """A journal, and the directories of its coordinators. `waited` is called while one waits."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -72,14 +72,14 @@ class Cluster:
             self.waited.pop(0)()
 
     def greet(self, leader: Member, cluster: str) -> None:
-        """Find the leader, and be believed."""
+        """Find and authenticate the leader."""
 
     def copy(self, leader: Member, cluster: str, target: Path) -> None:
         with exact_copies.make(self.store(leader.name)) as copy:
             target.write_bytes(copy.read())
 
     def lead(self, name: str) -> Metadata:
-        """Have a coordinator join and lead, as the failover would."""
+        """Let a coordinator join and lead, as failover does."""
         journal = JournalInMemory(self.server)
         writer = JournalWriter(journal)
         joining = Joining(self.store(name), writer, Member(name), opening(self.store(name)), self)
@@ -119,7 +119,7 @@ def test_first_coordinator_begins_the_journal_and_the_second_copies_its_store(cl
     assert standby.cluster_id == leader.cluster_id
     assert standby.journal_place() == leader.journal_place()
     assert names(standby) == ["before"]
-    # It is no backup: nothing is held on account of it.
+    # It is not a backup, so it keeps no chunks from deletion.
     assert not standby.reader().gc_floor_held()
 
 
@@ -131,7 +131,7 @@ def test_second_coordinator_waits_until_the_first_leads(cluster: Cluster) -> Non
 
 
 def test_journal_that_was_begun_halfway_is_begun_again(cluster: Cluster) -> None:
-    """The process ends when the store follows the journal, and before there is one."""
+    """The process ends after the store follows the journal, and before the journal exists."""
 
     class Ended(Exception):
         pass
@@ -163,7 +163,7 @@ def test_store_that_has_a_journal_is_refused_without_it_until_it_has_left(cluste
     metadata = open_store(cluster.store("a"), owner="root")
     assert names(metadata) == ["kept"]
     metadata.close()
-    # And it does not come back as if nothing had happened.
+    # And it cannot come back as if nothing had happened.
     with pytest.raises(StartupError, match="no longer, a part of this journal"):
         cluster.join("a")
 
@@ -199,7 +199,7 @@ def test_coordinator_with_another_secret_than_the_leader_is_refused_before_it_co
             Refusing(),
         ).join()
 
-    # One that has a store already, from before, and one that has none yet.
+    # One has an older store, and one has none.
     cluster.join("b").close()
     with pytest.raises(StartupError, match="a, which leads, refuses this coordinator: it does not"):
         join()
@@ -219,7 +219,7 @@ def test_store_whose_journal_is_gone_is_refused(cluster: Cluster) -> None:
 
 
 def put_back(server: JournalServer, number: int, epoch: int) -> None:
-    """Make etcd what it was when that entry was its last."""
+    """Reset etcd to the state when that entry was its last."""
     server.entries = {each: entry for each, entry in server.entries.items() if each <= number}
     server.epoch, server.epoch_owner, server.leader = epoch, None, None
 
@@ -229,7 +229,7 @@ def put_back(server: JournalServer, number: int, epoch: int) -> None:
 def test_store_with_entries_that_etcd_lacks_is_set_aside_when_another_one_has_led(
     cluster: Cluster, more: int
 ) -> None:
-    """Coordinator a has three entries that etcd lost; b leads meanwhile and makes fewer, as many, or more."""
+    """Coordinator a has three entries that etcd lost; b leads meanwhile and adds fewer, as many, or more."""
     leader = cluster.lead("a")
     make_directory(leader, "/both")
     cluster.join("b")
@@ -249,7 +249,7 @@ def test_store_with_entries_that_etcd_lacks_is_set_aside_when_another_one_has_le
         assert names(again) == names(other) == ["both", *(f"made-{made}" for made in range(more))]
         assert (cluster.directory("a") / "metadata.sqlite.replaced").exists(), "an operator may look for them"
     else:
-        # Nothing of its number is there yet: it notices with the entry that follows its last.
+        # Nothing with its number exists yet, so it notices with the next entry.
         again = cluster.join("a")
         for made in range(3):
             make_directory(other, f"/later-{made}")
@@ -272,7 +272,7 @@ def test_standby_that_differs_is_refused_at_each_start_and_the_leader_shows_why(
         leader.tend(idle=True)
     first, *others = JournalInMemory(cluster.server).read(standby.read_after, 100)
     standby.apply([first])
-    # A fault of memory changes what is written of one row.
+    # A memory fault changes one written row.
     standby.catch_up()
     written = content_of(others[0])
     content = msgspec.msgpack.decode(written)
@@ -289,7 +289,7 @@ def test_standby_that_differs_is_refused_at_each_start_and_the_leader_shows_why(
             cluster.join("b")
     (shown,) = JournalInMemory(cluster.server).standings()
     assert shown.member == Member("b") and "after entry 5 of the journal" in shown.problem and not shown.is_warm
-    # The other case: the operator finds that the leader's is the damaged one, and has this store go on alone.
+    # In the other case, the operator finds that the leader's store is damaged, and continues with this one alone.
     assert exact_copies.leave_journal(cluster.store("b"))
     alone = open_store(cluster.store("b"), owner="root")
     assert names(alone) == sorted(["d", *map(str, range(20))])

@@ -1,4 +1,4 @@
-"""The promises of every journal: in memory, and in one real member of etcd."""
+"""The contract of every journal: in memory, and in a real member of etcd."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
 
 @pytest.fixture(params=["memory", "etcd"])
 def connect(request: pytest.FixtureRequest) -> Iterator[Callable[[], Journal]]:
-    """Another coordinator's way to the same, empty journal."""
+    """Return another coordinator's connection to the same, empty journal."""
     if request.param == "memory":
         make: Callable[[], Journal] = partial(JournalInMemory, JournalServer(time.monotonic))
     else:
@@ -72,7 +72,7 @@ def test_epoch_belongs_to_one_alone(connect: Callable[[], Journal]) -> None:
     one, other = connect(), connect()
     assert one.epoch() == 0
     assert one.take(0, 5)
-    # Once more, for an answer that was lost; and somebody else who read the same before.
+    # Repeat it, as after a lost answer; and try as another coordinator that read the same state.
     assert one.take(0, 5)
     assert not other.take(0, 5)
     assert other.epoch() == 5

@@ -1,4 +1,4 @@
-"""A journal whose etcd has several members asks the one that leads, for any other would pass it on."""
+"""A journal sends calls to the leading member of etcd, since others would forward them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peacefs.coordinator.journal.port import Member, Standing
 
 
 def transactions(member: EtcdMember) -> int:
-    """Count the transactions that clients have brought to a member."""
+    """Count the transactions that a member has received from clients."""
     lines = httpx.get(f"http://{member.endpoint}/metrics", timeout=180, trust_env=False).text.splitlines()
     told = [line for line in lines if line.startswith("grpc_server_handled_total") and 'method="Txn"' in line]
     return sum(int(float(line.rpartition(" ")[2])) for line in told)

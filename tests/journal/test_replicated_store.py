@@ -1,4 +1,4 @@
-"""Commits that are entries of a journal first: what a standby has, and what an old leader can still do."""
+"""Commits go to a journal first: what a standby has, and what a former leader can still do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def names(metadata: Metadata) -> list[str]:
 
 
 def fate_of(fates: deque[Mishap], call: str) -> Mishap:
-    """Return the next of these for an append, none for all else."""
+    """Return the next fate for an append; None for other calls."""
     return fates.popleft() if call == "append" and fates else Mishap.NONE
 
 
@@ -70,7 +70,7 @@ def test_standby_has_what_was_committed_and_nothing_of_what_was_refused() -> Non
 def test_takeover_finds_all_that_was_acknowledged_and_the_old_leader_is_fenced() -> None:
     replica = Replica()
     make_directory(replica.leader, "/acknowledged")
-    # Somebody else takes the epoch; only then are the last entries read.
+    # Another coordinator takes the epoch; only then are the last entries read.
     successor = JournalWriter(JournalInMemory(replica.server))
     standby = store_in_memory(owner="root", journal=successor)
     assert successor.take(1, 2)
@@ -164,13 +164,13 @@ def test_entry_of_a_newer_peacefs_is_refused() -> None:
     with pytest.raises(StartupError, match=r"upgrade this coordinator\. Standbys are upgraded before the leader"):
         replica.standby.apply([entry, Entry(2, data)])
     assert replica.standby.journal_place().number == 0, "all or none"
-    # It is as it was, and takes what it knows.
+    # It is unchanged, and accepts what it knows.
     replica.check_equal()
 
 
 @pytest.mark.evidence("standby-power-cut")
 def test_store_that_lost_the_end_of_its_log_gets_it_from_the_journal(tmp_path: Path) -> None:
-    """A power cut takes what was not synced, the commit record knows of it, and the journal has it."""
+    """A power cut loses unsynced data, of which the commit record knows, and the journal has it."""
     server = JournalServer(time.monotonic)
     writer = JournalWriter(JournalInMemory(server))
     store = tmp_path / "a" / "metadata.sqlite"
@@ -209,7 +209,7 @@ def test_entry_of_the_log_is_the_entry_of_the_journal() -> None:
 def test_entry_of_the_journal_is_synced_when_its_number_is_reported_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Entries are trimmed from the journal up to this number. Calls of the kernel are recorded, as a judge."""
+    """Entries up to this number are trimmed from the journal. Recorded system calls are the judge."""
     asked: list[Path] = []
     real, fails = os.fdatasync, False
 
@@ -242,7 +242,7 @@ def test_entry_of_the_journal_is_synced_when_its_number_is_reported_and_not_befo
 
 @pytest.mark.evidence("standby-power-cut")
 def test_entry_is_not_said_to_be_synced_before_it_is_and_a_power_cut_costs_nothing(tmp_path: Path) -> None:
-    """No commit waits for a sync of the log, since the journal has the entry. What is trimmed there was synced."""
+    """No commit waits for a sync of the log, since the journal has the entry. Trimmed entries were synced."""
     server = JournalServer(time.monotonic)
     writer = JournalWriter(JournalInMemory(server))
     store = tmp_path / "a" / "metadata.sqlite"

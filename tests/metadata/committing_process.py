@@ -1,4 +1,4 @@
-"""A process that commits until it is killed, and says on stdout what was acknowledged."""
+"""A process that commits until it is killed, and prints what was acknowledged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from peacefs.protocol.new_file import NewFile
 
 
 async def work(commits: Commits, epoch: int, worker: int) -> None:
-    """Create, renames and deletes in turn. A line is what must be so from then on: + is there, - is not."""
+    """Create, rename and delete in turn. Print acknowledged facts, one per line: + exists, - does not exist."""
     for number in range(1 << 30):
         temporary, final = f"/{epoch}/{worker}/.{number}.tmp", f"/{epoch}/{worker}/{number}"
         chunk = WrittenChunk(first_of_epoch(epoch) | worker << 30 | number, 1, 100, 7, [Receipt("node", b"")])
@@ -43,7 +43,7 @@ async def work(commits: Commits, epoch: int, worker: int) -> None:
 
 async def serve(store: Path) -> None:
     """Commit as the coordinator does, with a thread for the log and a process for the image."""
-    # So that the process takes part.
+    # Fork before the work, so that this process takes part.
     file_image.image_entries_behind_max = 20  # type: ignore[misc]
     metadata = open_store(store, owner="root")
     epoch = metadata.begin_epoch()

@@ -1,4 +1,4 @@
-"""A namespace over a store in memory, spoken to in plain paths, and ways to look behind it."""
+"""A namespace over a store in memory with plain paths as arguments, and ways to look behind it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Completion(NamedTuple):
-    """A new file, and the chunks that it is completed with."""
+    """A new file, and its chunks."""
 
     file: NewFile
     chunks: list[WrittenChunk]
@@ -58,14 +58,14 @@ class Completion(NamedTuple):
 
 
 class Space:
-    """Each operation is a commit of its own. The clock advances a second before each."""
+    """A namespace in which each operation is a commit of its own. The clock advances a second before each."""
 
     def __init__(self, metadata: MetadataInMemory) -> None:
         self.metadata = metadata
         self.is_altered = False
         self.reader: Reader = metadata.reader()
         self.now_ms = 1_000_000
-        # The numbers of chunks and requests begin with the epoch, like the coordinator's.
+        # Numbers of chunks and requests begin with the epoch, as the coordinator's do.
         ((epoch,),) = self.sql("SELECT value FROM meta WHERE key = 'epoch'")
         self._numbers = itertools.count(epoch * 1_000_000 + 1)
 
@@ -77,7 +77,7 @@ class Space:
             return self._commit_counted(request, large.directory)
 
     def _commit_counted(self, request: Callable[[Transaction], T], directory: int) -> T:
-        """Count a large tree at once, as `TreeCounts` does in turns, and commit."""
+        """Count a large tree in one step, as `TreeCounts` does in turns, and commit."""
         at_tx = run_now(self.metadata, lambda tx: quotas.begin_count(tx, directory))
         assert at_tx is not None
         found = namespace.content_summary(self.reader.at(at_tx, directory), parse_path("/"))
@@ -89,7 +89,7 @@ class Space:
             run_now(self.metadata, lambda tx: tx.end_count(directory, at_tx))
 
     def sql(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Look at, or alters, the tables themselves."""
+        """Query or change the tables directly."""
         is_look = statement.lstrip().startswith("SELECT")
         rows: list[tuple[Any, ...]] = self.metadata.imaged().execute(statement, values).fetchall()
         if not is_look:
@@ -98,7 +98,7 @@ class Space:
         return rows
 
     def chunks(self, *lengths: int) -> list[WrittenChunk]:
-        """Chunks with new ids, as a pipeline of two acknowledges them."""
+        """Return chunks with new ids, as acknowledged by a pipeline of two datanodes."""
         receipts = [Receipt("node-a", b"signed"), Receipt("node-b", b"signed")]
         ids = itertools.islice(self._numbers, len(lengths))
         return [WrittenChunk(n, n + 1000, length, 7, receipts) for n, length in zip(ids, lengths, strict=True)]
@@ -112,7 +112,7 @@ class Space:
         return self.commit(lambda tx: namespace.complete_file(tx, wanted.file, wanted.chunks, self.now_ms))
 
     def create_many(self, paths: list[str]) -> None:
-        """Files of ten bytes, in one commit."""
+        """Create files of ten bytes in one commit."""
         for outcome in self.metadata.commit([self._creation(path) for path in paths]):
             assert outcome.error is None
 
@@ -135,7 +135,7 @@ class Space:
         )
 
     def take_lease(self, path: str, holder: str = "ann") -> tuple[Lease, Inode]:
-        """Return a lease with a number of its own, and the file that it is of."""
+        """Return a lease with a new number, and its file."""
         parsed, lease = parse_path(path), Lease(next(self._numbers), holder)
         inode = namespace.check_append(self.reader, parsed).inode
         return lease, self.commit(lambda tx: namespace.take_lease(tx, parsed, inode, lease))
@@ -171,7 +171,7 @@ class Space:
         return self.reader.quota(self.status(path).inode)
 
     def copy(self, source: str, target: str, limit: int = 1000, **changes: Any) -> None:
-        """In steps of `limit`."""
+        """Copy a tree in steps of `limit`."""
         made = self.begin_copy(source, target, limit, **changes)
         while isinstance(made, namespace_copy.TreeCopy):
             made = self.go_on_copying(made, limit)
@@ -193,7 +193,7 @@ class Space:
     def go_on_copying(
         self, copy: namespace_copy.TreeCopy, limit: int = 1000
     ) -> namespace_copy.TreeCopy | namespace_copy.CopyResult:
-        """One commit more; a copy that is refused is given up."""
+        """Continue copying by one commit. If it is refused, give up the copy."""
         try:
             if copy.growth.is_whole:
                 return self.commit(lambda tx: namespace_copy.finish_copy(tx, copy))
@@ -203,12 +203,12 @@ class Space:
             raise
 
     def pieces(self, path: str) -> list[tuple[int, int]]:
-        """Return the chunks of a file, and how much of each belongs to it; now or in a snapshot."""
+        """Return the chunks of a file, and the used length of each; now or in a snapshot."""
         layout = namespace.layout(self.locate(path).reader, self.status(path).inode)
         return [(chunk.chunk, chunk.length) for chunk in layout]
 
     def reclaim(self, limit: int = 1000) -> list[ChunkRecord]:
-        """Take apart all that is queued, in steps of `limit`."""
+        """Reclaim all queued trees, in steps of `limit`."""
         freed: list[ChunkRecord] = []
         more = True
         while more:
@@ -226,7 +226,7 @@ class Space:
         self.commit(lambda tx: snapshots.delete(tx, parse_path(path), name))
 
     def restore(self, path: str, name: str, limit: int = 1000) -> None:
-        """In steps of `limit`."""
+        """Restore a snapshot in steps of `limit`."""
         job = self.commit(lambda tx: snapshot_restore.begin(tx, parse_path(path), name))
         try:
             while not job.growth.is_whole:
@@ -255,7 +255,7 @@ class Space:
         return namespace.content_summary(place.reader, place.path)
 
     def check_references(self) -> None:
-        """Every chunk is counted as often as it is referred to, and there is no chunk without a reference."""
+        """Check that each chunk's count equals its references, and that no chunk is without a reference."""
         counted = self.sql("SELECT chunk, referrers FROM chunk ORDER BY chunk")
         assert counted == self.sql("SELECT chunk, count(*) FROM reference GROUP BY chunk ORDER BY chunk")
 
@@ -276,7 +276,9 @@ def space_in_memory() -> Space:
 
 @pytest.fixture(params=["alone", "journal"])
 def space(request: pytest.FixtureRequest) -> Iterator[Space]:
-    """Yield a store with a journal, whose standby must end with the same rows; and one alone, with tiny caches."""
+    """Yield a store with a journal and a standby, which must end with equal rows; and a store alone with tiny
+    caches.
+    """
     if request.param == "alone":
         made = space_in_memory()
         forget_all_the_time(made.metadata)
@@ -286,7 +288,7 @@ def space(request: pytest.FixtureRequest) -> Iterator[Space]:
     replica = Replica()
     made = Space(replica.leader)
     yield made
-    # Some tests alter tables by hand, behind the journal's back.
+    # Some tests change tables by hand, without the journal.
     if not made.is_altered:
         replica.check_equal()
     replica.leader.close()
@@ -295,7 +297,7 @@ def space(request: pytest.FixtureRequest) -> Iterator[Space]:
 
 @pytest.fixture
 def grown(space: Space) -> Space:
-    """/d, which allows snapshots, with some files and a tree of 9 more; and /other, which does not."""
+    """Make /d, which allows snapshots, with some files and a tree of 9 more; and /other, which does not."""
     for path in ("replaced", "moved", "deleted", "chmod", *(f"tree/{n % 3}/{n}" for n in range(9))):
         space.create(f"/d/{path}", 3, 4)
     space.create("/other/f", 5)

@@ -1,4 +1,4 @@
-"""A tree with snapshots: what it shows, what changes all of it, and what a store keeps for snapshots."""
+"""A tree with snapshots: its visible contents, changes of all its parts, and the rows kept for snapshots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shown = dict[str, tuple[int, int, int, tuple[int, ...]]]
 
 
 def tree(space: Space, top: str) -> Shown:
-    """Path below `top` -> (mode, time of modification, length, chunks), of what is there or in a snapshot."""
+    """Return by path below `top`, now or in a snapshot: (mode, time of modification, length, chunks)."""
     found: Shown = {}
     for entry in space.list_page(top).entries:
         path = f"{top}/{entry.name}"
@@ -39,7 +39,7 @@ def change_everything(space: Space) -> None:
 
 
 def retired(space: Space) -> int:
-    """Return how many rows are kept for snapshots."""
+    """Return the number of rows kept for snapshots."""
     counts = [
         space.sql(f"SELECT count(*) FROM {table} WHERE to_tx < 9223372036854775807")[0][0]
         for table in ("inode", "entry", "reference")

@@ -1,4 +1,4 @@
-"""ACLs: HDFS's rules as tables, and what becomes of them in the namespace.
+"""ACLs: HDFS's rules as tables, and their application in the namespace.
 
 The cases of changes are those of HDFS's own tests of its transformation, written as ACL specifications.
 """
@@ -56,12 +56,12 @@ def test_entries_to_be_removed_have_no_permission():
 @pytest.mark.parametrize(
     ("change", "existing", "spec", "result"),
     [
-        # The mask is all that it would limit together, unless it is given.
+        # Without a given mask, the mask is the union of everything that it limits.
         ("modify", BASE, "user:ann:rwx", "user::rwx,user:ann:rwx,group::r-x,mask::rwx,other::---"),
         ("modify", BASE, "user:ann:r--,mask::r--", "user::rwx,user:ann:r--,group::r-x,mask::r--,other::---"),
         ("modify", BASE, "mask::r--", "user::rwx,group::r-x,mask::r--,other::---"),
         ("modify", BASE, "user::rw-,other::r--", "user::rw-,group::r-x,other::r--"),
-        # Another entry changes the mask that was there; one of the other scope does not.
+        # Another entry of the same scope changes the existing mask; an entry of the other scope does not.
         (
             "modify",
             "user::rwx,user:ann:rwx,group::r-x,mask::r--,other::---",
@@ -75,7 +75,7 @@ def test_entries_to_be_removed_have_no_permission():
             "user::rwx,user:ann:rwx,group::r-x,mask::r--,other::---,"
             "default:user::rwx,default:user:bob:rw-,default:group::r-x,default:mask::rwx,default:other::---",
         ),
-        # A default ACL begins with the base entries of the access ACL.
+        # A default ACL starts with the base entries of the access ACL.
         (
             "modify",
             BASE,
@@ -97,7 +97,7 @@ def test_entries_to_be_removed_have_no_permission():
             "user::rwx,group::r-x,other::---",
         ),
         ("replace", BASE, "user::rw-,group::r--,other::r--", "user::rw-,group::r--,other::r--"),
-        # Access and default entries are replaced each for themselves.
+        # Access entries and default entries are replaced separately.
         (
             "replace",
             f"{BASE},default:user::rwx,default:group::r-x,default:other::---",
@@ -182,9 +182,9 @@ def test_acl_is_kept_beside_the_permission_whose_group_is_the_mask(acl, permissi
 @pytest.mark.parametrize(
     ("default", "masked", "unmasked", "permission", "kept"),
     [
-        # A minimal default ACL limits the mode, and is no ACL of a file.
+        # A minimal default ACL limits the mode, and gives a file no ACL.
         ("default:user::rwx,default:group::r-x,default:other::---", 0o644, None, 0o640, ""),
-        # The group bits of the mode limit the mask, and not the group's own entry.
+        # The group bits of the mode limit the mask, but not the group's own entry.
         (
             "default:user::rwx,default:user:ann:rwx,default:group::r-x,default:mask::rwx,default:other::---",
             0o644,
@@ -192,7 +192,7 @@ def test_acl_is_kept_beside_the_permission_whose_group_is_the_mask(acl, permissi
             0o640,
             "user:ann:rwx,group::r-x",
         ),
-        # With the mode before the client's mask the default ACL alone decides: HDFS-6962.
+        # If the mode before the client's mask is known, only the default ACL counts: HDFS-6962.
         (
             "default:user::rwx,default:user:ann:rwx,default:group::r-x,default:mask::rwx,default:other::---",
             0o644,
@@ -200,7 +200,7 @@ def test_acl_is_kept_beside_the_permission_whose_group_is_the_mask(acl, permissi
             0o660,
             "user:ann:rwx,group::r-x",
         ),
-        # An access ACL alone is not inherited.
+        # An access ACL is not inherited.
         ("user:ann:rwx,group::r-x", 0o644, 0o666, 0o644, ""),
         ("", 0o644, 0o666, 0o644, ""),
     ],
@@ -209,7 +209,7 @@ def test_default_acl_is_inherited_as_far_as_the_mode_goes(default, masked, unmas
     assert acl_rules.inherited(default, masked, unmasked, is_directory=False) == (permission, kept)
 
 
-#: The entries beside 0o770 (the mask is rwx), the caller with its groups, and its permissions.
+#: The entries in addition to 0o770 (the mask is rwx), the caller with its groups, and its permissions.
 ENTRIES = "user:ann:r--,user:carl:---,group::r-x,group:staff:-w-,group:guests:---"
 RIGHTS = [
     ("owner", {"owner"}, 0o077, ENTRIES, "---", "the owner's own bits, even where others have more"),

@@ -1,4 +1,4 @@
-"""Extending files: added whole in one commit, once, and only by the last who took the lease."""
+"""Extending files: appended in one commit, once, and only by the latest holder of the lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extended attributes in the namespace: whose they are, what flags and limits say, and where they go along."""
+"""Extended attributes in the namespace: access by prefix, flags and limits, and copies along with files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backups: what was there when they began, made while commits go on; restored with numbers above all others."""
+"""Backups show one moment although commits continue; a restore continues with higher numbers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_commits_go_on_while_it_is_made_and_it_shows_one_moment(
     steps = []
 
     def commit_two_files(_done: int, _total: int) -> None:
-        # From the thread that copies: it would never end if the copying held up the commit.
+        # Commit from the copying thread: this would never return if the copy blocked commits.
         steps.append(len(steps))
         space.create_many([f"/d/later-{len(steps)}", f"/e/later-{len(steps)}"])
 
@@ -87,7 +87,7 @@ def test_commits_go_on_while_it_is_made_and_it_shows_one_moment(
     assert len(space.names("/d")) == 300 + len(steps)
     metadata.close()
     path = restored(tmp_path / "backup", tmp_path / "new")
-    # The backup has the image and the log: both names of each commit, or none.
+    # The backup has the image and the log, so it has both names of each commit, or none.
     later = [set(names(path, "/d")[300:]), set(names(path, "/e"))]
     assert later[0] == later[1] == {f"later-{number}" for number in range(1, len(later[0]) + 1)}
 

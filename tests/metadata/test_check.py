@@ -1,4 +1,4 @@
-"""The check finds what is wrong with a store, names it, and finds nothing in a sound one."""
+"""The check of a store finds and names each fault, and finds nothing in a sound store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .conftest import Space
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Files, directories, things renamed, replaced and deleted, and a tree of which a part is reclaimed."""
+    """Make a store with files, directories, renames, replacements, deletions, and a partly reclaimed tree."""
     path = tmp_path / "metadata.sqlite"
     metadata = open_store(path, owner="root")
     metadata.begin_epoch()

@@ -121,7 +121,7 @@ def test_too_many_waiting_are_turned_away_at_once() -> None:
     group.mkdirs("/1")
     with pytest.raises(Overloaded):
         group.mkdirs("/2")
-    # Nobody would retry for a background task.
+    # Nobody would retry a background task's commit.
     group.mkdirs("/own", in_any_case=True)
     group.writing.turn()
     group.mkdirs("/3")
@@ -243,7 +243,7 @@ def test_writer_writes_in_order_and_tells_on_the_loop(tmp_path: Path) -> None:
     [
         ([0.0001] * 31, False),
         ([0.0001] * 32, True),
-        # Other work beside the thread makes some measurements longer than the disk takes.
+        # Other threads make some measurements longer than the disk's time.
         ([0.0001, 0.004, 0.006, 0.009] * 8, True),
         ([0.002] * 100, False),
         # On the loop, the mean counts.
@@ -271,7 +271,7 @@ def test_writer_leaves_the_loop_when_the_disk_becomes_slow(monkeypatch: pytest.M
         writer = Writer(loop.call_soon_threadsafe)
 
         async def write(seconds: float) -> bool:
-            """Write once. Return whether that was on the loop."""
+            """Write once. Return whether it ran on the loop."""
             threads: list[int] = []
             heard: asyncio.Future[BaseException | None] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""Copies of trees: of one moment, there whole or not at all, and of names alone."""
+"""Copies of trees show one moment, exist whole or not at all, and copy only names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BOB = Principal("bob", frozenset({"bob"}), is_superuser=False)
 
 
 def shape(space: Space, top: str) -> dict[str, Any]:
-    """Path below `top` -> the pieces of a file, or None for a directory."""
+    """Return by path below `top` the pieces of a file, or None for a directory."""
     found: dict[str, Any] = {}
     for entry in space.list_page(top or "/").entries:
         path = f"{top}/{entry.name}"
@@ -43,7 +43,7 @@ def shape(space: Space, top: str) -> dict[str, Any]:
 
 
 def change(space: Space, number: int) -> None:
-    """Something else happens in /d each time, until little of it is as it was."""
+    """Make another change in /d each time, until little of it is unchanged."""
     changes = [
         lambda: space.delete("/d/sub"),
         lambda: space.create("/d/g", 99, overwrite=True),
@@ -237,7 +237,7 @@ def test_attributes_are_kept_only_when_asked_for(filled: Space) -> None:
 
 
 def test_a_repeated_request_copies_once(filled: Space) -> None:
-    """Again after it was done, and again while the first still runs."""
+    """The request is repeated after it was done, and again while the first one is still running."""
     first = filled.begin_copy("/d", "/copy", request_id="r")
     assert filled.begin_copy("/d", "/copy", request_id="r") == first
     slow, fast = (filled.begin_copy("/d", "/other", 5, request_id="s") for _ in range(2))
@@ -266,7 +266,7 @@ def test_a_start_gives_up_what_was_being_copied() -> None:
 
 
 def test_a_pin_stands_in_nobodys_way(filled: Space) -> None:
-    """Unlike a snapshot it keeps nobody from moving or deleting the directory, and is not to be seen."""
+    """Unlike a snapshot, a pin does not prevent moving or deleting the directory, and is invisible."""
     filled.allow_snapshots("/d")
     assert isinstance(filled.begin_copy("/d", "/copy", limit=1), TreeCopy)
     assert filled.reader.snapshots(filled.status("/d").inode) == []

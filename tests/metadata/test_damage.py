@@ -1,4 +1,4 @@
-"""Damage to the database: every name and length that is served is what was written, or nothing is served."""
+"""Damage to the database: served names and lengths are those that were written, or nothing is served."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .conftest import Space
 from .store_images import entries, flip
 
 _ROUNDS = often(12, 200)
-#: What was written, kept beside the store: each path with its length.
+#: Each written path with its length.
 Model = dict[str, int]
 Damage = Callable[[Path, bytes, Random], str]
 
@@ -56,7 +56,7 @@ def seed() -> int:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, Model]:
-    """Return a store that was closed, an earlier state of its file, and what must be in it."""
+    """Return a closed store, an earlier state of its file, and its expected contents."""
     path = tmp_path_factory.mktemp("written") / "metadata.sqlite"
     model: Model = {}
     metadata = open_store(path, owner="root")
@@ -85,7 +85,7 @@ def _create(space: Space, model: Model, directory: str, files: int) -> None:
 
 
 def _listed(metadata: Metadata) -> Model:
-    """All that a reader sees, by listing and by looking up each name."""
+    """Return everything that a reader sees, by listing and by looking up each name."""
     space = Space(metadata)
     found = {}
     for directory in space.names("/"):
@@ -143,7 +143,7 @@ def test_damage_while_the_coordinator_serves_stops_it(
         metadata = open_store(harmed, owner="root")
         assert metadata.begin_epoch() > 0
         metadata.tend(idle=True)
-        # A reader of its own has nothing in its memory yet.
+        # A new reader has nothing cached.
         what = damage(harmed, old, random)
         _forget(metadata)
         try:
@@ -342,7 +342,7 @@ def test_damage_where_no_row_lies_is_mended_with_a_warning(
     store, _, model = written
     harmed = _copied(store, tmp_path / "harmed")
     data = bytearray(harmed.read_bytes())
-    # Between the header and the cells of a page of a table lies nothing.
+    # Between the header and the cells of a table's page there is only free space.
     page = next(
         page
         for page in range(1, len(data) // 4096)

@@ -1,4 +1,4 @@
-"""Decisions about datanodes are on the disk when the answer goes out."""
+"""Decisions about datanodes are on disk before the answer is sent."""
 
 from __future__ import annotations
 

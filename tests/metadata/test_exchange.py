@@ -1,4 +1,4 @@
-"""Names that trade what they name: all pairs in one commit, or none."""
+"""Exchanging names: all pairs in one commit, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating files: one commit, all or nothing, once."""
+"""Creating files: one commit, all or nothing, once per request."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(space: 
     file = space.completion("/tmp/f", 7)
     assert space.complete(file).length == 7
     assert space.complete(file) == namespace.Publication(7, [], [])
-    # Also when the file has long been renamed, as Spark does at once.
+    # This holds also if the file was renamed long ago, as Spark does at once.
     space.rename("/tmp/f", "/f")
     assert space.complete(file) == namespace.Publication(7, [], [])
     assert space.names("/tmp") == [] and space.names("/") == ["f", "tmp"]
-    # It makes no difference who acknowledged: the writer may have asked the pipeline again.
+    # The acknowledging datanodes do not matter: the writer may have asked the pipeline again.
     fewer = [msgspec.structs.replace(chunk, receipts=chunk.receipts[:1]) for chunk in file.chunks]
     assert space.complete(file._replace(chunks=fewer)).length == 7
-    # Nor do the chunks that the same data was written to, when its body was sent again.
+    # Nor do the chunks matter, which differ if the body was sent again.
     assert space.complete(file._replace(chunks=space.chunks(7))) == namespace.Publication(7, [], [])
 
 
@@ -171,7 +171,7 @@ def test_answers_are_forgotten_by_age_and_in_steps(space: Space, monkeypatch: py
 
 
 def test_chunk_that_is_garbage_by_now_becomes_no_file(space: Space):
-    """Its token had expired, but a clock was set back; datanodes may have deleted it."""
+    """Its token had expired, but a clock was set back. Datanodes may have deleted it."""
     known = space.completion("/known", 10)
     space.complete(known)
     late, later = space.completion("/late", 10), space.completion("/later", 10)

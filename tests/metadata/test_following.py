@@ -1,4 +1,4 @@
-"""Following a path leads where single look-ups lead, and a change writes few rows."""
+"""Resolving a path equals single look-ups, and a change writes few rows."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_small_file_in_a_deep_directory_is_published_with_few_rows_and_one_loo
     finally:
         tree.metadata.image.set_exec_trace(None)
     (entry,) = tree.metadata.log.entries[before:]
-    # Inode, entry, time of the directory, chunk, reference, request; in `meta` two numbers and a checksum.
+    # Inode, entry, directory time, chunk, reference, request; in `meta` two numbers and a checksum.
     assert sorted(table for table, _ in decode_content(entry.content).changes) == sorted(
         [INODE, ENTRY, INODE, CHUNK, REFERENCE, REQUEST, META, META, META]
     )

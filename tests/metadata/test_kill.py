@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there, and the store is whole."""
+"""kill -9 at any moment: acknowledged changes exist, and the store is sound."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROCESS = Path(__file__).with_name("committing_process.py")
 
 
 def run_and_kill(path: Path, lines: int) -> dict[str, str]:
-    """Lets the process work for some acknowledgements. What the last about each path said."""
+    """Let the process work for some acknowledgements. Return the last known fact about each path."""
     with subprocess.Popen([sys.executable, str(PROCESS), str(path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         said = [process.stdout.readline() for _ in range(lines)]
@@ -46,7 +46,7 @@ def test_everything_acknowledged_survives_kill_9(tmp_path: Path) -> None:
             try:
                 status = space.status(name)
             except FileNotFound:
-                # Not acknowledged as gone: at most the delete under way when the process died.
+                # Its deletion was not acknowledged: at most the deletes under way when the process died.
                 assert sign == "-" or name in unacknowledged_deletes(said), name
             else:
                 assert sign == "+", name
@@ -66,7 +66,7 @@ def test_kill_9_at_any_moment_is_never_taken_for_a_loss_of_commits(tmp_path: Pat
 
 
 def unacknowledged_deletes(said: dict[str, str]) -> set[str]:
-    """Names whose delete may have been committed and not acknowledged: the oldest of each worker that is left."""
+    """Return names with a possible unacknowledged delete: the oldest remaining one of each worker."""
     left: dict[str, list[int]] = {}
     for name, sign in said.items():
         directory, _, number = name.rpartition("/")

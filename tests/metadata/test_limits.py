@@ -1,4 +1,4 @@
-"""The limit on a directory's entries: no way past it, and no count that goes astray."""
+"""The limit on a directory's entries cannot be bypassed, and the count stays right."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FULL: dict[str, Callable[[Space], Any]] = {
 
 @pytest.fixture(name="full")
 def _full(space: Space, monkeypatch: pytest.MonkeyPatch) -> Space:
-    """/full has five entries, and may have no more."""
+    """Make /full with five entries, which is its limit."""
     for module in ("metadata.transaction", "namespace.resolution"):
         monkeypatch.setattr(f"peacefs.coordinator.{module}.directory_entries_max", 5)
     space.create_many([f"/full/{number}" for number in range(5)])
@@ -56,7 +56,7 @@ def test_full_directory_allows_what_adds_no_entry(full: Space) -> None:
 
 
 def test_entries_refused_or_undone_are_not_counted(full: Space) -> None:
-    """The third of a batch fails after it has made a directory; what others have made stays counted."""
+    """The third of a batch fails after it has made a directory; the others' changes stay counted."""
     full.delete("/full/0")
     full.delete("/full/1")
 

@@ -1,4 +1,4 @@
-"""SQLite's own log stays bounded while commits never pause, and only the writer copies it."""
+"""SQLite's own log stays bounded during continuous commits, and only the writer copies it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A log that has lost its end: what was acknowledged is missed at the next start, what was not is not missed.
+"""A log that lost its end: a start detects missing acknowledged commits, and only those.
 
-The images are what `kill -9` leaves: files of a store that is open, copied as they are.
+The images are copies of the files of an open store, as `kill -9` leaves them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def names(store: Path) -> set[str]:
 
 
 class Killed:
-    """A store killed with all its commits in the log, and how it was before the last of them."""
+    """A store that was killed with all commits in the log, and its state before the last one."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
@@ -58,7 +58,7 @@ class Killed:
         self.entries = entries(self.log)
         self.live_bytes = self.entries[-1][1]
         self.before_bytes = self.entries[-2][1]
-        #: All bits, without the padding behind entries.
+        #: All bits except the padding after entries.
         self.bits = [
             bit
             for begin, end in [(0, SEGMENT_HEAD_BYTES - 1), *self.entries]
@@ -99,7 +99,7 @@ def test_commits_lost_to_one_flipped_bit_are_missed(killed: Killed, tmp_path: Pa
 
 @pytest.mark.evidence("commits-lost")
 def test_commits_lost_with_the_last_one_damaged_are_missed(killed: Killed, tmp_path: Path) -> None:
-    """It looks like a commit that a power cut has cut short; the record knows that it was acknowledged."""
+    """It looks like a commit cut short by a power cut, but the record shows that it was acknowledged."""
     randomly = random.Random(20261126)
     for bit in randomly.sample(range(8 * killed.before_bytes, 8 * (killed.live_bytes - 7)), 12):
         store = put(with_log(killed.image, flip(killed.log, bit)), tmp_path / "store")
@@ -173,7 +173,7 @@ def test_commits_lost_with_a_segment_are_missed(tmp_path: Path, monkeypatch: pyt
 def test_commits_of_another_past_are_not_taken_for_those_that_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two stores go on from one copy. A segment of one is put among those of the other."""
+    """Two stores continue from one copy. A segment of one is put among the segments of the other."""
     monkeypatch.setattr("peacefs.coordinator.metadata.log.segments.log_segment_bytes", 700)
     first = Long(tmp_path / "first", "")
     ways = []
@@ -193,7 +193,7 @@ def test_commits_of_another_past_are_not_taken_for_those_that_are_missing(
 
 @pytest.mark.evidence("commits-lost")
 def test_commits_of_a_power_cut_that_nobody_heard_of_are_not_missed(killed: Killed, tmp_path: Path) -> None:
-    """The last commit was cut short: its record had not been written, and what was of it came in any order."""
+    """The last commit was cut short, before its record was written; its parts reached the disk in any order."""
     begin, end = killed.entries[-1]
     randomly = random.Random(20261124)
     torn = [
@@ -206,7 +206,7 @@ def test_commits_of_a_power_cut_that_nobody_heard_of_are_not_missed(killed: Kill
             {**with_log(killed.image, log), ".commits": killed.before_the_last[".commits"]}, tmp_path / "s"
         )
         assert names(store) >= {f"{number:02}" for number in range(_NAMES - 1)}
-        # The same with the segment behind it.
+        # The same with the next segment.
         assert names(store) >= {f"{number:02}" for number in range(_NAMES - 1)}
 
 
@@ -223,14 +223,14 @@ def test_commits_go_on_behind_one_that_was_torn(killed: Killed, tmp_path: Path) 
 
 
 def test_commits_that_the_record_does_not_name_yet_are_kept(killed: Killed, tmp_path: Path) -> None:
-    """It is written after the commit, and a power cut may leave it older by a second."""
+    """The record is written after the commit; after a power cut it may be a second older."""
     store = put({**killed.image, ".commits": killed.before_the_last[".commits"]}, tmp_path / "store")
     assert len(names(store)) == _NAMES
 
 
 @pytest.mark.evidence("commits-lost")
 def test_commits_behind_a_damaged_entry_are_missed_without_a_record(killed: Killed, tmp_path: Path) -> None:
-    """The sound entries behind the damage prove the loss."""
+    """Sound entries after the damage prove the loss."""
     randomly = random.Random(20261125)
     image = {part: content for part, content in killed.image.items() if part != ".commits"}
     before_the_last = [bit for bit in killed.bits if bit < 8 * killed.before_bytes]
@@ -270,7 +270,7 @@ def test_record_of_another_cluster_says_nothing(killed: Killed, tmp_path: Path) 
     other = Killed(tmp_path / "other")
     store = put({**killed.image, ".commits": other.image[".commits"]}, tmp_path / "store")
     assert len(names(store)) == _NAMES
-    # It is this one's from then on.
+    # From then on it belongs to this store.
     cut = with_log({**killed.image, ".commits": image_of(store)[".commits"]}, None)
     assert_refused(put(cut, tmp_path / "store"))
 
@@ -333,7 +333,7 @@ def test_check_and_backup_say_that_commits_are_missing(killed: Killed, tmp_path:
     assert not (tmp_path / "backup").exists()
 
 
-# -- how long the log alone holds commits ------------------------------------------------------------
+# -- how long commits are only in the log ------------------------------------------------------------
 
 
 def test_log_of_an_idle_coordinator_is_brought_to_the_image_and_dropped(
@@ -389,11 +389,11 @@ def test_log_that_was_deleted_from_a_store_that_is_open_stops_it_before_the_next
         metadata.close()
 
 
-# -- what users write is no proof --------------------------------------------------------------------
+# -- users' data is no proof of a loss ---------------------------------------------------------------
 
 
 def _forged_entry() -> bytes:
-    """Return what an entry with a high number looks like on disk, made without a secret of the store."""
+    """Return the bytes of an entry with a high number, made without the store's secret."""
     content, number = b"anything at all!", 1 << 20
     own = xxh3_64_intdigest(content, number)
     return struct.pack(">4sIQQQ", b"pfL1", len(content), number, own, 0) + content
@@ -409,7 +409,7 @@ def test_entry_that_a_power_cut_tore_is_no_loss_whatever_users_wrote_into_it(tmp
     space = Space(metadata)
     space.create("/kept", 10)
     acknowledged = image_of(store)
-    # An entry of the log begins at a multiple of eight: one copy for each place that the value may get.
+    # Entries begin at multiples of eight, so make a copy for each possible alignment.
     forged = b"".join(_forged_entry() + bytes(7 + place) for place in range(16))
     inode = space.status("/kept").inode
     space.commit(lambda tx: tx.set_attribute(inode, "user.forged", forged))

@@ -1,4 +1,4 @@
-"""Random sequences of operations: outcomes and trees are the model's, and no chunk is lost or freed too early."""
+"""Random operations: outcomes and trees equal the model's, and chunks are freed exactly when unused."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class NamespaceMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 5), chunks=st.integers(0, 2))
     def finish_to_append(self, which: int, chunks: int) -> None:
-        """One of those who began, perhaps long ago, and perhaps not for the first time."""
+        """Finish one of the started appends, perhaps an old one, perhaps one that was finished before."""
         if not self.writers:
             return
         lease, inode, file = self.writers[which % len(self.writers)]
@@ -106,7 +106,7 @@ class NamespaceMachine(RuleBasedStateMachine):
 
     @rule(source=PATHS, onto=PATHS, mode=st.sampled_from(RenameMode))
     def rename(self, source: Names, onto: Names, mode: RenameMode) -> None:
-        # Too late to be taken for a replay of an earlier one, which the model knows nothing of.
+        # It is too late for a replay of an earlier request, which the model does not know.
         self.space.now_ms += int(rename_memory_s * 1000)
 
         def rename() -> bool:
@@ -158,7 +158,7 @@ class NamespaceMachine(RuleBasedStateMachine):
 
     @rule(path=PATHS, limit=st.sampled_from([-1, 1_000_000]))
     def set_quota(self, path: Names, limit: int) -> None:
-        """Never reached: what is kept of a directory must be what it holds, whatever happens to it."""
+        """Set a quota that is never reached. A directory's recorded usage must stay equal to its contents."""
         outcome(lambda: self.space.set_quota(text(path), limit, limit))
 
     @rule()
@@ -205,7 +205,7 @@ class NamespaceMachine(RuleBasedStateMachine):
         return {record.chunk for record in namespace.chunk_page(self.space.reader, 0, 10_000)}
 
     def compare(self, tree: Tree, names: Names) -> TreeSummary:
-        """Hold a directory and all below it against the model's. What its summary should be, and is."""
+        """Compare a directory and everything below with the model. Return its expected and actual summary."""
         entries = self.space.list_page(text(names)).entries
         assert [entry.name for entry in entries] == sorted(tree)
         directories, files, length = 1, 0, 0

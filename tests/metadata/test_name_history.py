@@ -28,7 +28,7 @@ def did(
     over: float = math.inf,
     **arguments: Any,
 ) -> Operation:
-    """Return an operation. Without a time of return its outcome is unknown."""
+    """Return an operation. Without a time of return, its outcome is unknown."""
     if "target" in arguments:
         arguments["target"] = _names(arguments["target"])
     call = Call(op, _names(path), **arguments)
@@ -270,7 +270,7 @@ def test_drawn_histories_are_believed_and_refused_once_an_outcome_is_changed() -
         history = drawn(chance, 300, unknown=0.05)
         found = check(history, groups())
         assert found is None, str(found)
-        # A content that nobody wrote to the file.
+        # A content that was never written to the file.
         known = [n for n, each in enumerate(history) if each.call.op == "read" and each.returned is not None]
         number = chance.choice(known)
         history[number] = history[number]._replace(outcome="nobody wrote this")
@@ -284,7 +284,7 @@ def test_drawn_histories_are_believed_and_refused_once_an_outcome_is_changed() -
 
 
 def told(history: list[Operation], lost: int | None) -> list[Operation]:
-    """Return the outcomes of two operations in sequence, of which one has no effect."""
+    """Return the outcomes of two successive operations, one of which had no effect."""
     tree = groups()
     replayed = []
     for number, each in enumerate(history):

@@ -1,4 +1,4 @@
-"""Directories, statuses, listings, attributes and deletion, as HDFS has them."""
+"""Directories, statuses, listings, attributes and deletion, as in HDFS."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_mkdirs_makes_the_parents_too_and_is_idempotent(space: Space) -> None:
         0o500,
     )
     assert made.length == made.block_bytes == made.replication == made.accessed_ms == 0
-    # Or ann could not make anything in the parents: HDFS adds u+wx to those alone.
+    # HDFS adds u+wx to new parents only, because ann could not make anything in them otherwise.
     assert space.status("/a/b").permission == 0o700
     assert space.mkdirs("/")
 

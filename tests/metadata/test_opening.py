@@ -1,4 +1,4 @@
-"""Opening: what is whole is opened, what is not is refused with advice and left as it is."""
+"""Opening a store: a sound one opens; a faulty one is refused with advice and left unchanged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fill(path: Path, files: int = 300) -> str:
 
 
 def copy_as_killed(path: Path, target: Path) -> Path:
-    """Return a store whose last commits are still in its write-ahead log, as kill -9 leaves it."""
+    """Return a copy whose last commits are still in its write-ahead log, as kill -9 leaves it."""
     metadata = open_store(path, owner="root")
     metadata.begin_epoch()
     Space(metadata).create("/in/the/log", 10)
@@ -45,7 +45,7 @@ def copy_as_killed(path: Path, target: Path) -> Path:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """All that could be lost; the lock and the index of the log hold nothing."""
+    """Return all content that could be lost; the lock and the log's index have none."""
     return {
         file.name: file.read_bytes()
         for file in directory.iterdir()

@@ -1,4 +1,4 @@
-"""The paths that are allowed."""
+"""Valid and invalid paths."""
 
 from __future__ import annotations
 

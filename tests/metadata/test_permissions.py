@@ -1,4 +1,4 @@
-"""Permissions on an inode: by owner, group, other, sticky bit, and superuser."""
+"""Permissions of an inode: by owner, group, other, sticky bit, and superuser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def directory(permission: int, owner: str = "ann", group: str = "analysts") -> I
         ("eve", 0o750, "--x", False),
         ("eve", 0o751, "--x", True),
         ("eve", 0o000, "---", True),
-        # The first that fits decides, even where a later one would allow more.
+        # The first matching class decides, even if a later one would allow more.
         ("ann", 0o077, "r--", False),
         ("bob", 0o707, "r--", False),
         ("hdfs", 0o000, "rwx", True),

@@ -1,4 +1,4 @@
-"""Quotas of names and bytes: nothing that would exceed one is done, and what is kept of a directory stays true."""
+"""Quotas of names and bytes: changes that would exceed one are refused, and recorded usage stays right."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check(space: Space) -> None:
 
 
 def used(space: Space, path: str) -> tuple[int, int]:
-    """Names and bytes, as they are kept."""
+    """Return the recorded usage: names and bytes."""
     quota = space.quota(path)
     assert quota is not None
     return quota.used
@@ -44,7 +44,7 @@ def set_replication(space: Space, path: str, replication: int) -> None:
 
 @pytest.fixture(name="filled")
 def _filled(space: Space) -> Space:
-    """/q/d/f of 100 bytes and /q/g of 50, two replicas of each: 4 names and 300 bytes."""
+    """Make /q/d/f of 100 bytes and /q/g of 50, two replicas of each: 4 names and 300 bytes."""
     space.create("/q/d/f", 60, 40)
     space.create("/q/g", 50)
     space.create("/outside/d/h", 30)
@@ -64,7 +64,7 @@ def test_a_directory_that_gets_a_quota_is_counted(filled: Space) -> None:
     assert filled.quota("/") == Quota(None, 5, NamespaceUsage(9, 374)), "it may hold more already"
 
 
-#: The change, and the usage of /q after it.
+#: Each change, and the usage of /q after it.
 MORE: dict[str, Change] = {
     "mkdirs": (lambda space: space.mkdirs("/q/a/b"), (6, 300)),
     "create": (lambda space: space.create("/q/a/b", 5, 6), (6, 322)),
@@ -93,7 +93,7 @@ LESS: dict[str, Change] = {
 
 @pytest.mark.parametrize("what", [*MORE, *LESS])
 def test_quota_usage_follows_each_change(filled: Space, what: str) -> None:
-    """Also for a directory above, and for one below that moves along."""
+    """This holds also for a directory above, and for one below that is moved along."""
     change, expected = (MORE | LESS)[what]
     for path in ("/q", "/", "/q/d"):
         filled.set_quota(path, names=1000, space=100_000)
@@ -106,7 +106,7 @@ def test_quota_usage_follows_each_change(filled: Space, what: str) -> None:
 
 @pytest.mark.parametrize("what", MORE)
 def test_quota_refuses_what_would_exceed_it_and_nothing_changes(filled: Space, what: str) -> None:
-    """With just enough room it is done; with one less it is not, and all is as before."""
+    """With just enough left the change is done; with one less it is refused without effect."""
     change, (names, space) = MORE[what]
     refused = 0
     for field, before, after, error in (
@@ -165,7 +165,7 @@ def test_quota_without_room_for_a_byte_more_places_no_chunk(filled: Space) -> No
         create("/q/a/b")
     with pytest.raises(BytesQuotaExceeded):
         create("/q/new", replication=11)
-    for path, room in (("/q/new", 5), ("/q/g", 55)):  # The second is replaced, and what it takes is given up.
+    for path, room in (("/q/new", 5), ("/q/g", 55)):  # The second file is replaced, and its usage is released.
         namespace.check_allocation(reader, parse_path(path), room - 1, 2)
         with pytest.raises(BytesQuotaExceeded):
             namespace.check_allocation(reader, parse_path(path), room, 2)
@@ -208,7 +208,7 @@ def test_restoring_a_snapshot_counts_what_it_brings(filled: Space) -> None:
 
 
 def test_requests_that_share_a_commit_see_each_other(filled: Space) -> None:
-    """The next request lacks what the first has used; a refused one uses nothing."""
+    """The next request cannot use what the first has used; a refused one uses nothing."""
     filled.set_quota("/q", names=6)
     outcomes = filled.metadata.commit(
         [
@@ -241,7 +241,7 @@ def test_a_wrong_count_is_found(filled: Space) -> None:
 
 
 def test_no_write_counts_a_tree(filled: Space, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what moves whole trees across a boundary looks at them."""
+    """Only moves of whole trees across a quota's boundary count them."""
     filled.set_quota("/q", names=1000, space=1_000_000)
 
     def no_count(*_: object) -> NamespaceUsage:

@@ -1,4 +1,4 @@
-"""Deleted trees: gone at once, taken apart later, in small steps."""
+"""Deleted trees disappear at once, and are reclaimed later in small steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .conftest import Space
 
 
 def grow(space: Space, top: str) -> list[int]:
-    """Return a tree with 30 files of two chunks and 11 directories below its top. The ids of its chunks."""
+    """Make a tree with 30 files of two chunks and 11 directories below its top. Return its chunk ids."""
     chunks: list[ChunkRecord] = []
     for number in range(30):
         chunks += space.create(f"{top}/{number % 5}/deep/{number}", 3, 4).added

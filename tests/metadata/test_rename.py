@@ -1,4 +1,4 @@
-"""Rename against a table written by hand from HDFS's FSDirRenameOp, not from ours."""
+"""Rename, compared with a table written by hand from HDFS's FSDirRenameOp."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ TABLE: list[tuple[str, str, Outcome, Outcome, Outcome]] = [
     ("/f",          "/full/new",     "/full/new",        "/full/new",        "/full/new"),
     ("/full",       "/new",          "/new",             "/new",             "/new"),
     ("/full",       "/empty/new",    "/empty/new",       "/empty/new",       "/empty/new"),
-    # There is no source.
+    # The source does not exist.
     ("/x",          "/new",          False,              FileNotFound,       FileNotFound),
     ("/x/y",        "/new",          False,              FileNotFound,       FileNotFound),
     ("/x",          "/f",            False,              FileNotFound,       FileNotFound),
     ("/x",          "/x",            False,              FileNotFound,       FileNotFound),
     ("/x",          "/empty",        False,              FileNotFound,       FileNotFound),
     ("/f/x",        "/new",          PathThroughFile,    PathThroughFile,    PathThroughFile),
-    # The root is never moved.
+    # The root cannot be moved.
     ("/",           "/new",          False,              RenameRefused,      RenameRefused),
     ("/",           "/",             False,              RenameRefused,      RenameRefused),
     ("/",           "/empty",        False,              RenameRefused,      RenameRefused),
-    # Onto itself.
+    # The target is the source.
     ("/f",          "/f",            "/f",               FileAlreadyExists,  FileAlreadyExists),
     ("/full",       "/full",         False,              FileAlreadyExists,  FileAlreadyExists),
     ("/full/f",     "/full",         "/full/f",          RenameRefused,      RenameRefused),
-    # Under itself.
+    # The target is below the source.
     ("/full",       "/full/new",     False,              RenameRefused,      RenameRefused),
     ("/full",       "/full/sub",     False,              RenameRefused,      RenameRefused),
     ("/full",       "/full/sub/new", False,              RenameRefused,      RenameRefused),
@@ -56,7 +56,7 @@ TABLE: list[tuple[str, str, Outcome, Outcome, Outcome]] = [
     ("/full/f",     "/",             False,              RenameRefused,      RenameRefused),
     ("/full/sub",   "/",             "/sub",             RenameRefused,      RenameRefused),
     ("/f",          "/",             "/f",               RenameRefused,      RenameRefused),
-    # The target's parent is missing, or a file.
+    # The target's parent is missing, or is a file.
     ("/f",          "/x/new",        False,              FileNotFound,       FileNotFound),
     ("/full",       "/x/y/new",      False,              FileNotFound,       FileNotFound),
     ("/f",          "/g/new",        ParentNotDirectory, ParentNotDirectory, ParentNotDirectory),
@@ -72,13 +72,13 @@ TABLE: list[tuple[str, str, Outcome, Outcome, Outcome]] = [
     ("/f",          "/empty",        "/empty/f",         RenameRefused,      RenameRefused),
     ("/full",       "/empty",        "/empty/full",      FileAlreadyExists,  "/empty"),
     ("/empty2",     "/empty",        "/empty/empty2",    FileAlreadyExists,  "/empty"),
-    # The target is a directory with something in it.
+    # The target is a non-empty directory.
     ("/f",          "/full",         False,              RenameRefused,      RenameRefused),
     ("/g",          "/full",         "/full/g",          RenameRefused,      RenameRefused),
     ("/empty",      "/full",         "/full/empty",      FileAlreadyExists,  RenameRefused),
     ("/empty",      "/full2",        False,              FileAlreadyExists,  RenameRefused),
     ("/full",       "/full2",        "/full2/full",      FileAlreadyExists,  RenameRefused),
-    # Names that no path may have.
+    # Invalid names.
     ("/f",          "/a:b",          BadRequest,         BadRequest,         BadRequest),
     ("/f",          "/" + "n" * 256, NameTooLong,        NameTooLong,        NameTooLong),
 ]  # fmt: skip
@@ -166,7 +166,7 @@ def test_a_target_that_came_from_elsewhere_is_not_taken_for_a_replay(tree: Space
     tree.rename("/f", "/new")
     with pytest.raises(FileNotFound):
         tree.rename("/x", "/new")
-    # Replaced since: the file at the target is no longer the one that was renamed.
+    # The file at the target was replaced meanwhile, so it is not the renamed one.
     tree.create("/new", 1, overwrite=True)
     with pytest.raises(FileNotFound):
         tree.rename("/f", "/new")

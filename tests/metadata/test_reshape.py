@@ -1,4 +1,4 @@
-"""Truncating and concatenating: references change, data does not."""
+"""Truncating and concatenating change references, not data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peacefs.protocol.errors import (
 
 from .conftest import Space
 
-#: A file of three chunks of 10 bytes, truncated: what is left of each.
+#: A file of three chunks of 10 bytes, truncated: what remains of each chunk.
 _CUTS = [
     (30, [10, 10, 10]),
     (29, [10, 10, 9]),
@@ -208,7 +208,7 @@ def test_a_concatenation_is_not_taken_for_a_repetition_when_anything_has_changed
 def test_the_same_concatenation_can_be_made_again_in_the_same_moment(space: Space) -> None:
     space.now_ms += 9_000_000
     space.create("/t", 5)
-    space.now_ms -= 9_000_000  # so that no change is later than the target's time
+    space.now_ms -= 9_000_000  # so that no change has a later time than the target
     made = []
     for _ in range(2):
         space.create("/a", 5)

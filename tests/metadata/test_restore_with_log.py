@@ -36,7 +36,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def _no_progress(_done: int, _total: int) -> None:
-    """Nobody looks."""
+    """Ignore progress."""
 
 
 @pytest.mark.evidence("database-damaged")

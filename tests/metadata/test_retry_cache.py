@@ -1,4 +1,4 @@
-"""Requests that are asked again: the first answer, once done, until it is forgotten."""
+"""Repeated requests get the first answer, until it is forgotten."""
 
 from __future__ import annotations
 

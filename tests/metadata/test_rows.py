@@ -1,6 +1,6 @@
-"""Rows in memory against a plain dictionary: whatever is forgotten, undone or in the image by now, reads agree.
+"""Rows in memory, compared with a dictionary: reads agree whatever was dropped, undone or written to the image.
 
-Also that nothing is told too early: a read that would be another if entries were lost says on which it depends.
+Also, a read whose result would change if entries were lost reports on which entry it depends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The latest run of a query writes its checkpoint, and nothing that an older one still does changes anything."""
+"""Only the latest run of a query can change its checkpoint."""
 
 from __future__ import annotations
 

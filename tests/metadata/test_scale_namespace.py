@@ -1,4 +1,4 @@
-"""The namespace that `benchmarks namespace_scale` measures is sound, and its names are drawn by Zipf's law."""
+"""The namespace of `benchmarks namespace_scale` is sound, and its names are drawn by Zipf's law."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_names_are_drawn_by_the_law() -> None:
     chance, size, draws = random.Random(1), 10_000, 50_000
     drawn = Counter(choose(chance, "Zipf", size) for _ in range(draws))
     assert all(0 <= number < size for number in drawn)
-    # The integral of x ** -1.1, from 1 to 2 and from 1 to 101, beside that of all ranks.
+    # The integral of x ** -1.1 from 1 to 2 and from 1 to 101, relative to that over all ranks.
     whole = 1 - (size + 1) ** -0.1
     first, hundred = (1 - 2**-0.1) / whole, (1 - 101**-0.1) / whole
     counts = [count for _number, count in drawn.most_common()]

@@ -1,4 +1,4 @@
-"""The differences between two snapshots, or between one and now, as `hdfs snapshotDiff` reports them."""
+"""Differences between two snapshots, or a snapshot and now, as `hdfs snapshotDiff` reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory is put back to what one of its snapshots shows, all at once, without copying data."""
+"""Restoring a directory from a snapshot: at once, and without copying data."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_restoration_that_a_start_finds_unfinished_is_given_up(tmp_path: Path)
     space.take_snapshot("/d", "s")
     job = space.commit(lambda tx: snapshot_restore.begin(tx, parse_path("/d"), "s"))
     space.commit(lambda tx: snapshot_restore.copy_step(tx, job, 5))
-    metadata.begin_epoch(70)  # Another epoch of the same coordinator leaves it alone.
+    metadata.begin_epoch(70)  # Another epoch of the same coordinator does not touch it.
     assert space.reclaim() == []
     assert space.sql("SELECT count(*) FROM staged") == [(1,)]
     metadata.close()

@@ -1,4 +1,4 @@
-"""Snapshots: what they show stays, costs nothing to take, and goes with the last that shows it."""
+"""Snapshots never change, cost nothing to take, and free their rows with the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promises of a store, by topic, through its interface alone."""
+"""The contract of a store, by topic, through its interface only."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_chunks_lead_back_to_all_files_that_refer_to_them_however_few_are_looked
         for limit in (1, 2, 3, 7, 100):
             steps = list(store.reader.referrers(shared.chunk, limit))
             assert [inode for step in steps for inode in step] == [files[1], files[4]], limit
-            # Five files and seven references, some of which may be changed and in the image.
+            # Five files and seven references, some of which may be changed, or in the image.
             assert all(len(step) <= limit for step in steps) and len(steps) >= 5 / limit
     own = store.reader.references(files[4])[0].chunk
     store.commit(lambda tx: tx.drop_references(files[4], 10))

@@ -1,4 +1,4 @@
-"""Two coordinators on one store: whatever is deleted, moved or linked under the first, the second gets nowhere."""
+"""Two coordinators on one store: whatever happens to the first one's files, the second cannot start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .conftest import Space
 
 
 class First:
-    """The coordinator that has the store."""
+    """The coordinator that owns the store."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
@@ -31,7 +31,7 @@ class First:
         self.space.create("/after", 10)
 
     def assert_stops(self) -> None:
-        """It finds out by itself, and no commit is acknowledged."""
+        """Check that it notices by itself, and acknowledges no commit."""
         with pytest.raises(MetadataFault, match="moved, deleted or replaced"):
             self.metadata.tend(idle=True)
         with pytest.raises(MetadataFault):
@@ -78,7 +78,7 @@ def test_lock_is_of_no_use_to_an_owner_whose_files_are_taken_away(
     content = path.read_bytes()
     path.unlink()
     if put_back:
-        # Beside one that is open, so that it cannot get the number of the old one.
+        # Keep another file open, so that the new one cannot get the old one's inode number.
         path.write_bytes(content)
     assert_refused(first.store)
     first.assert_stops()

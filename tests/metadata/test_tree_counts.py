@@ -1,7 +1,7 @@
-"""Large trees are counted in turns, for quotas, while others change them: usage and outcomes are those of a model.
+"""Large trees are counted in turns, for quotas, during changes: usage and outcomes equal a model's.
 
-The model counts by walking, at each commit. Operations of several clients take turns as a seed has it. Some runs
-crash in the middle of counts, and in some the disk is full now and then.
+The model counts by walking, at each commit. Operations of several clients take turns by a seed. Some runs crash
+during counts, and in some the disk is full at times.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _World:
             await self._pause(0)
 
     async def reclaim(self) -> None:
-        """Do what the coordinator does in the background, again and again."""
+        """Do what the coordinator does in the background, repeatedly."""
         while True:
             with contextlib.suppress(ServiceUnready):
                 await self.files.names.reclaim()
@@ -164,7 +164,7 @@ class _World:
         def expected() -> Errors:
             errors = self.tree.rename(source, target)
             if source not in self.tree.nodes and (source, target) in self.tree.moves:
-                # Another client was faster, with the same move: this rename may count as its repetition.
+                # Another client was faster with the same move, so this rename may count as its repetition.
                 return errors | {_REPEATED}
             return errors
 
@@ -173,13 +173,13 @@ class _World:
         )
 
     async def _both(self, operation: Callable[[], Awaitable[object]], expected: Callable[[], Errors]) -> None:
-        """Perform an operation. Nothing else runs between its commit and the same change of the model."""
+        """Perform an operation. Nothing runs between its commit and the same change of the model."""
         raised = ""
         try:
             await operation()
         except PeacefsError as error:
             if isinstance(error, ServiceUnready):
-                # It has crashed, or the disk is full: nothing has changed.
+                # It has crashed, or the disk is full, and nothing has changed.
                 assert self.has_crashed or self.has_full_disks
                 return
             raised = type(error).__name__
@@ -187,7 +187,7 @@ class _World:
         assert raised in errors or (not raised and (errors == DONE or _REPEATED in errors)), (raised, errors)
 
     def check_usage(self) -> None:
-        """Each directory with a quota holds what a walk through the model counts."""
+        """Check that each directory's recorded usage equals what a walk through the model counts."""
         for path, limits in self.tree.limits.items():
             quota = namespace.quota(self.metadata.reader(), parse_path(_shown(path)))
             assert quota is not None, path
@@ -198,7 +198,7 @@ class _World:
         assert check_tables(self.metadata.imaged(), lambda *_: None).problems == []
 
     def check_nothing_is_left(self) -> None:
-        """No count is under way, and none has left a trace."""
+        """Check that no count is under way, and that none has left rows behind."""
         small = self.metadata.rows.small
         assert not small[PIN]
         kept = [row for row in small[QUOTA].values() if self.metadata.reader().is_in_tree(row[0])]
@@ -206,7 +206,7 @@ class _World:
 
 
 async def _play(world: _World, operations: int) -> None:
-    """Let clients work; perhaps crash while they do."""
+    """Let clients work, and perhaps crash meanwhile."""
     clients = [asyncio.ensure_future(world.work(operations)) for _ in range(_CLIENTS)]
     background = asyncio.ensure_future(world.reclaim())
     crash_at = world.chance.choice((None, world.chance.randint(1, operations * _CLIENTS)))
@@ -319,7 +319,7 @@ _LARGE = 1500
 
 
 def _operations(files: Files) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Operations on the tree /ann/d, in this order. Ann has no rights but her own."""
+    """Operations on the tree /ann/d, in this order. Ann is an ordinary user."""
     names, limit = files.names, files.limiting.set_quota
     return {
         "content summary": lambda: names.content_summary("/ann/d", "ann"),
@@ -344,7 +344,7 @@ def _operations(files: Files) -> dict[str, Callable[[], Awaitable[object]]]:
 def test_no_operation_on_a_large_tree_reads_much_of_it_in_one_turn(
     is_flat: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A turn reads at most a fifth of the tree, whatever the operation. Quotas count what arithmetic says."""
+    """A turn reads at most a fifth of the tree, whatever the operation. Usage equals arithmetic."""
     world = _World(random.Random(1), store_in_memory(owner="root"), QuotaTree())
     space = world.space
     space.mkdirs("/ann", permission=0o755)

@@ -1,4 +1,4 @@
-"""A tree of dictionaries that knows HDFS's rules in its own, simpler words."""
+"""A tree of dictionaries with HDFS's rules, written independently."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Names = tuple[str, ...]
 
 @dataclass(eq=False)
 class File:
-    """Its chunks, each with the length that is used of it, and the number of its lease."""
+    """A file's chunks, each with its used length, and the number of its lease."""
 
     pieces: list[tuple[int, int]] = field(default_factory=list)
     lease: int | None = None
@@ -41,18 +41,18 @@ class File:
 
 
 class Refused(Exception):
-    """The model's error: names the class that is expected."""
+    """An error of the model, named by the expected class."""
 
     def __init__(self, error: type[PeacefsError]) -> None:
         self.error = error
 
 
 class TreeModel:
-    """A model of the namespace. Methods answer, or raise Refused, as the operations should."""
+    """A model of the namespace. Methods return, or raise Refused, as the operations should."""
 
     def __init__(self) -> None:
         self.root: Tree = {}
-        #: Directories that allow snapshots, and what these show by name. Trees move, and stay the same objects.
+        #: Directories that allow snapshots, and their snapshots by name. Moved trees stay the same objects.
         self.allowed: list[tuple[Tree, dict[str, Tree]]] = []
 
     def at(self, names: Names, through_file: type[PeacefsError]) -> Any:
@@ -174,7 +174,7 @@ class TreeModel:
         return True
 
     def _move_like_mv(self, source: Names, target: Names) -> bool:
-        """False instead of an error, and never in place of anything; onto itself is no error."""
+        """Return False instead of an error, and never replace anything; renaming onto itself succeeds."""
         try:
             self._move(source, target, overwrite=False)
         except Refused as refused:
@@ -255,7 +255,7 @@ class TreeModel:
         raise Refused(SnapshotRefused)
 
     def all_snapshots(self) -> list[tuple[Names, str, Tree]]:
-        """Return the path of the directory, the name, and the tree of each."""
+        """Return directory, name and tree of each snapshot."""
         return [
             (names, name, tree)
             for names, directory in _directories((), self.root)
@@ -289,7 +289,7 @@ def _directories(names: Names, tree: Tree) -> Iterator[tuple[Names, Tree]]:
 
 
 def _holds(tree: Tree, directory: Tree) -> bool:
-    """Return whether a directory is, or lies below, another."""
+    """Return whether a directory is, or lies below, another one."""
     return any(below is directory for _, below in _directories((), tree))
 
 
@@ -299,7 +299,7 @@ def chunks_of(tree: Tree) -> set[int]:
 
 
 def files_of(tree: Tree) -> list[File]:
-    """All files of a tree."""
+    """Return all files of a tree."""
     found: list[File] = []
     for node in tree.values():
         found += files_of(node) if isinstance(node, dict) else [node]

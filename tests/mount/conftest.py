@@ -21,7 +21,7 @@ def mount_point(shared_cluster: LocalCluster, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def here(mount_point: Path, home: str) -> Path:
-    """The test's own directory, `home`, in the mount."""
+    """Return the test's own directory, `home`, in the mount."""
     return mount_point / home.lstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""The content of an open file, judged by an array of bytes: what local processes read, and what is published."""
+"""The content of an open file, compared with a byte array: what local processes read, and what is published."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOM = 600
 
 
 class Played:
-    """A file in memory: the stage, the stream and the cluster do what the steps say."""
+    """A file in memory, with a stage, stream and cluster that do what the steps say."""
 
     def __init__(self, published: bytes | None) -> None:
         self.content = FileContent(None if published is None else len(published))
@@ -80,7 +80,7 @@ class Played:
         return (self.cluster or b"")[:below] + bytes(self.stage[below : below + staged])
 
 
-#: Writes of several sizes at several places, lengths, and whole-file operations.
+#: Writes of several sizes and offsets, truncations, and operations on the whole file.
 _OFFSETS = st.integers(0, 700)
 _OPERATIONS = st.one_of(
     st.tuples(st.just("write"), _OFFSETS, st.binary(max_size=200)),
@@ -106,7 +106,7 @@ def _play(played: Played, operations: list[tuple[str, int, bytes]]) -> None:
     content, model = played.content, played.model
     refusals: list[int | None] = []
     for name, at, data in operations:
-        #: All states since the last publication may be published, and nothing else.
+        #: Any state since the last publication may be published, and nothing else.
         before, length, seen = bytes(model), content.length, len(played.versions)
         try:
             match name:

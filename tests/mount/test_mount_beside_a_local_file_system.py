@@ -1,4 +1,4 @@
-"""Random programs on a mount, judged by a local file system that plays the same steps."""
+"""Random programs on a mount, compared with a local file system that gets the same steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_mount_answers_as_a_local_file_system(
         mounted.close()
         judge.close()
     assert mounted.tree() == judge.tree(), f"PEACEFS_SEED={seed}"
-    # Another client sees the same, now that all is closed.
+    # Another client sees the same after everything is closed.
     published = {
         entry.path.removeprefix(f"{home}/"): None if entry.is_directory else files.read(entry.path)
         for _, directories, found in files.walk(home)

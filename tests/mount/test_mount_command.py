@@ -1,4 +1,4 @@
-"""`peacefs mount` as an operator runs it: in the background, from mount(8), as several users, with mistakes."""
+"""`peacefs mount` as an operator uses it: in the background, by mount(8), as several users, with mistakes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Mount = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def mount(shared_cluster: LocalCluster) -> Mount:
-    """Runs the command as alice, and waits for its end."""
+    """Run the command as alice, and wait until it exits."""
     require_fuse()
 
     def run(
@@ -70,7 +70,7 @@ def test_mount_helper_takes_what_mount_gives_it(
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m peacefs "$@"\n')
     program.chmod(0o755)
-    # The helper looks in the places of an installation first.
+    # The helper first looks in the directories of an installation.
     helper = tmp_path / "mount.peacefs"
     helper.write_text(_HELPER.read_text().replace("PATH=/usr/local/bin", f"PATH={program.parent}:/usr/local/bin"))
     options = f"rw,_netdev,nofail,ro,staging={tmp_path},staging_size=1m,x-systemd.automount"

@@ -1,4 +1,4 @@
-"""Files that are being written on a mount while the coordinator that leads is killed."""
+"""Files are written on a mount while the leading coordinator is killed."""
 
 from __future__ import annotations
 

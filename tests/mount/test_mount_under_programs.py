@@ -1,4 +1,4 @@
-"""Ordinary programs on a mount: copies, archives, git, SQLite, fio. Each one's own checks are the judge."""
+"""Ordinary programs on a mount: copies, archives, git, SQLite, fio. The programs' own checks are the judge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AT_2001 = 1_000_000_000
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """Run a program, or skip the test where it is not installed."""
+    """Run a program. Skip the test if it is not installed."""
     if shutil.which(str(command[0])) is None:
         pytest.skip(f"{command[0]} is not installed")
     environment = os.environ | {
@@ -38,7 +38,7 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A local tree with modes and times of its own."""
+    """Make a local tree with various modes and times."""
     root = tmp_path / "tree"
     for number in range(12):
         file = root / f"d{number % 3}" / f"file-{number}"
@@ -51,7 +51,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def facts(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Return mode, time and contents of all files."""
+    """Return mode, time and content of all files."""
     files = [path for path in root.rglob("*") if path.is_file()]
     return {
         str(path.relative_to(root)): (path.stat().st_mode, int(path.stat().st_mtime), path.read_bytes())
@@ -108,7 +108,7 @@ def test_sqlite_works_staged_and_rolls_back(here: Path, home: str, files: PeaceF
     database.execute("begin")
     database.execute("delete from rows")
     database.rollback()
-    # Another connection of this machine, which waits for the lock.
+    # Use another connection of this machine, which waits for the lock.
     with sqlite3.connect(here / "rows.db") as other:
         other.execute("update rows set text = 'y' where id % 2 = 0")
     database.close()
@@ -139,7 +139,7 @@ def test_fio_reads_what_it_has_written(here: Path, way: str) -> None:
 
 def test_df_shows_the_space_of_the_cluster(here: Path, files: PeaceFileSystem) -> None:
     found, space = os.statvfs(here), files.space()
-    # Disks that others use, too, change meanwhile.
+    # Other users of these disks change them meanwhile.
     assert found.f_blocks * found.f_frsize == pytest.approx(space.capacity, rel=0.1)
     assert 0 < found.f_bavail <= found.f_blocks
 

@@ -1,4 +1,4 @@
-"""What other machines see of files that are written on a mount: whole versions, when they are closed or synced."""
+"""Other machines see whole versions of files written on a mount, after a close or sync."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def own_mount(shared_cluster: LocalCluster, tmp_path: Path) -> Iterator[MountProcess]:
-    """A mount that a test may kill, with 4 MiB for staged files."""
+    """Yield a mount that the test may kill, with 4 MiB for staged files."""
     require_fuse()
     with mounted(shared_cluster.http_address, tmp_path / "own", "--staging-size", "4m") as mount:
         yield mount
@@ -68,7 +68,7 @@ def test_fsync_publishes_and_the_file_goes_on(here: Path, home: str, files: Peac
 
 
 def test_duplicated_descriptors_count_as_one(here: Path, home: str, files: PeaceFileSystem) -> None:
-    # The shell and `dd` close a descriptor after they have duplicated it, and a child closes what it inherits.
+    # The shell and `dd` close a descriptor after duplicating it, and a child closes inherited ones.
     script = "(echo one; head -c 3000000 /dev/zero; read wait; echo two) > file"
     with subprocess.Popen(["sh", "-c", script], cwd=here, stdin=subprocess.PIPE) as shell:
         assert shell.stdin is not None
@@ -185,7 +185,7 @@ def test_write_in_the_middle_beyond_the_room_is_refused(
         with pytest.raises(OSError, match="File too large"):
             streamed.write(b"y")
     assert files.read(f"{home}/streamed") == b"x" * 6 * MIB
-    # The room is free again.
+    # The space is free again.
     (directory / "short").write_bytes(b"x" * 3 * MIB)
     with (directory / "short").open("r+b", buffering=0) as short:
         short.write(b"y")
@@ -198,7 +198,7 @@ def test_exclusive_file_of_two_machines_is_made_by_one(
     other = own_mount.directory / home.lstrip("/")
     first = os.open(here / "lock", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     os.write(first, b"first")
-    # In a process of its own, as on another machine.
+    # Use a separate process, as on another machine.
     second = "import sys; open(sys.argv[1], 'x').write('second')"
     subprocess.run([sys.executable, "-c", second, str(other / "lock")], check=True, timeout=60)
     with pytest.raises(FileExistsError):

@@ -32,7 +32,7 @@ LAYOUTS = {
     "rocksdb format 2": {"providerClass": _PROVIDER + "RocksDBStateStoreProvider", "checkpointFormatVersion": "2"},
     "records": {"providerClass": _PROVIDER + "HDFSBackedStateStoreProvider", "checkpointFormatVersion": "1"},
 }
-#: Batches before the event; each reads one file, and one more comes after the event.
+#: Batches before the event. Each reads one file. One more batch follows the event.
 BEFORE = 2
 REPARTITIONED_TO = 3
 _GAP_S = 5
@@ -44,7 +44,7 @@ Batches = dict[int, list[tuple[Any, ...]]]
 
 
 def lines_of(part: int) -> list[Line]:
-    """Return the rows of a file. Each key comes in every file, and each number comes again."""
+    """Return the rows of a file. Each key occurs in every file, and each number occurs again."""
     return [(f"k{row % 3}", (row + part) % 2, 4 * part + row) for row in range(4)]
 
 
@@ -123,7 +123,7 @@ def _session_counts(lines: list[Line]) -> list[tuple[Any, ...]]:
 
 
 def _portraits(stream: Callable[[], DataFrame]) -> DataFrame:
-    """transformWithState: a value, a list, a map, a value that expires in a day, and a timer for then."""
+    """Use transformWithState: a value, a list, a map, and a value that expires in a day, with a timer."""
     from pyspark.sql import Row
     from pyspark.sql.streaming import StatefulProcessor
 
@@ -180,7 +180,7 @@ KINDS = {
 
 @dataclass
 class Start:
-    """What came of a start: the rows of each batch that reached the sink, and why Spark refused, if it did."""
+    """The outcome of a start: the rows of each batch that reached the sink, and Spark's refusal, if any."""
 
     batches: Batches = field(default_factory=dict)
     refusal: str | None = None
@@ -205,7 +205,7 @@ class Lives:
         self.put(1)
 
     def put(self, parts: int) -> None:
-        """Let so many more files arrive."""
+        """Add a number of input files."""
         for part in range(self._parts, self._parts + parts):
             path = self._source / f"{part}.txt"
             path.write_text("".join(f"{key} {number} {second}\n" for key, number, second in lines_of(part)))
@@ -213,14 +213,14 @@ class Lives:
         self._parts += parts
 
     def copy(self, root: Path) -> Path:
-        """Return a new place each time: Spark keeps in memory what it knows of a place."""
+        """Copy to a new path each time, because Spark caches by path."""
         self._copies += 1
         place = self._directory / f"copy-{self._copies}"
         shutil.copytree(root, place)
         return place
 
     def after(self, event: str) -> Path:
-        """Return a checkpoint to which an event has happened."""
+        """Return a checkpoint after an event."""
         root = self.copy(self.ordinary)
         EVENTS[event](self, root)
         return root
@@ -248,7 +248,7 @@ class Lives:
         return start
 
     def repartition(self, root: Path, partitions: int = REPARTITIONED_TO, *, skips: bool = False) -> str | None:
-        """Return why Spark refused, if it did. `skips`: a batch that failed is passed over."""
+        """Repartition; return the reason if Spark refused. With `skips`, pass over a failed batch."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -261,7 +261,7 @@ class Lives:
         return None
 
     def holds(self, start: Start, first: int) -> list[tuple[Any, ...]]:
-        """Return what the sink holds after a start that began with batch `first`; batches before it stay."""
+        """Return the sink's content after a start at batch `first`. Earlier batches remain."""
         rows: dict[Any, tuple[Any, ...]] = {}
         batches = {batch: found for batch, found in self.past.items() if batch < first} | start.batches
         for batch, found in sorted(batches.items()):
@@ -284,7 +284,7 @@ class Lives:
 
 
 class _Settings:
-    """The settings of a session, which has its own again afterwards."""
+    """Sets a session's settings, and restores them afterwards."""
 
     def __init__(self, spark: SparkSession, settings: dict[str, str]) -> None:
         self._spark, self._settings = spark, settings

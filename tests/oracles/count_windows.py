@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def sums_and_minima(rows: Iterable[tuple[str, int]], *, size: int, every: int) -> list[tuple[str, int, int]]:
-    """Return (key, sum, minimum) of each window that is full, in the order of the rows that filled them."""
+    """Return (key, sum, minimum) of each full window, in the order of the rows that filled them."""
     of_key: dict[str, list[int]] = defaultdict(list)
     made = []
     for key, value in rows:

@@ -1,4 +1,4 @@
-"""Damage as disks do it: in a file of pages of 4096 bytes, whatever the file means."""
+"""Damage as disks cause it, in a file of 4096-byte pages of any format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def zero_a_page(path: Path, old: bytes, random: Random) -> str:
 
 
 def exchange_two_pages(path: Path, old: bytes, random: Random) -> str:
-    """Have two pages that differ change places."""
+    """Exchange two pages that differ."""
     data = path.read_bytes()
     while True:
         one, other = random.sample(range(_pages(path)), 2)
@@ -38,7 +38,7 @@ def exchange_two_pages(path: Path, old: bytes, random: Random) -> str:
 
 
 def put_an_old_page_back(path: Path, old: bytes, random: Random) -> str:
-    """Have one page be what it was in `old`, an earlier state of the same file."""
+    """Replace one page by its content in `old`, an earlier state of the file."""
     data = path.read_bytes()
     changed = [
         page for page in range(min(_pages(path), len(old) // PAGE_BYTES)) if _page(data, page) != _page(old, page)
@@ -48,7 +48,7 @@ def put_an_old_page_back(path: Path, old: bytes, random: Random) -> str:
     return f"page {page} put back"
 
 
-#: Each changes the file in place and says what it did. The second argument is an earlier state of the file.
+#: Each changes the file in place and describes the change. The second argument is an earlier state of the file.
 DAMAGES: tuple[Callable[[Path, bytes, Random], str], ...] = (
     flip_a_bit,
     zero_a_page,

@@ -1,4 +1,4 @@
-"""What aggregates are, by Python's whole numbers and fractions. Nulls are no values; NaN is the highest number."""
+"""Exact aggregates by Python's integers and fractions. Nulls are ignored; NaN is the highest number."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def values_of(given: Values) -> list[Any]:
 
 
 def total(given: Values) -> int | None:
-    """Return the sum of whole numbers, as wide as it is."""
+    """Return the exact sum of integers."""
     values = values_of(given)
     return sum(values) if values else None
 
 
 def mean(given: Values) -> float | None:
-    """Return the float64 that is nearest to the mean of whole numbers."""
+    """Return the float64 nearest to the mean of integers."""
     values = values_of(given)
     return float(Fraction(sum(values), len(values))) if values else None
 
@@ -35,9 +35,9 @@ def highest(given: Values) -> Any:
 
 
 def float_total(given: Values) -> tuple[float, float] | None:
-    """Return the exact sum of floating-point numbers, rounded, and how far additions in any order may be from it.
+    """Return the exact sum of floats, rounded, and the maximum error of additions in any order.
 
-    With an infinity or NaN among them it is what IEEE 754 says of each order.
+    With an infinity or NaN, return IEEE 754's result, which no order changes.
     """
     values = values_of(given)
     if not values:
@@ -51,14 +51,14 @@ def float_total(given: Values) -> tuple[float, float] | None:
 
 
 def key_of(value: Any) -> Any:
-    """Return the same for keys that are equal: null is a key, all NaN are one key, and -0.0 is 0.0."""
+    """Map equal keys to one value: null is a key, all NaN are one key, and -0.0 is 0.0."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     return value
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal and of one type, NaN as well."""
+    """Return whether two values have equal type and value. NaN equals NaN."""
     if isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other):
         return True
     return type(one) is type(other) and bool(one == other)

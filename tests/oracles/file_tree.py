@@ -25,12 +25,12 @@ class FileTree:
         self.files[name] = self.files[name][:length]
 
     def concat(self, target: str, sources: list[str]) -> None:
-        """Move the contents of `sources` to the end of `target`."""
+        """Append the contents of `sources` to `target`, and remove `sources`."""
         assert target not in sources and len(set(sources)) == len(sources) and all(self.files[s] for s in sources)
         self.files[target] += b"".join(self.files.pop(source) for source in sources)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file; one that has the target's name is replaced."""
+        """Rename a file, replacing an existing target."""
         if source != target:
             self.files[target] = self.files.pop(source)
 
@@ -45,7 +45,7 @@ class FileTree:
         self.snapshots[snapshot] = dict(self.files)
 
     def everything(self) -> dict[str, bytes]:
-        """Return all files by their paths below the directory, as they are and as snapshots show them."""
+        """Return all files by path below the directory, both current and in snapshots."""
         shown = {
             f".snapshot/{snapshot}/{name}": data
             for snapshot, files in self.snapshots.items()

@@ -1,4 +1,4 @@
-"""Commands of `hdfs dfs`, and the exit status and output that Hadoop 3.5 gives for each with a real HDFS.
+"""Commands of `hdfs dfs`, with exit status and output recorded from Hadoop 3.5 with a real HDFS.
 
 `python -m contract.record_commands` in `tests` runs them against a NameNode with three DataNodes, and writes
 `hdfs_commands.json`. Knows nothing of peacefs.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 RECORDED = Path(__file__).with_suffix(".json")
 
-#: One command a line, in order. `{local}` is a local directory, the working directory of all commands.
+#: One command per line, in order. `{local}` is a local directory, in which all commands run.
 COMMANDS = """
 -mkdir -p /r/tree/below/deep /r/empty
 -put {local}/small {local}/large /r
@@ -94,6 +94,6 @@ def commands() -> list[list[str]]:
 
 
 def recorded() -> dict[str, str]:
-    """Return, by the command, `status N` and indented lines of output: stdout, then stderr."""
+    """Return for each command `status N` and indented lines of output: stdout, then stderr."""
     outcomes: dict[str, str] = json.loads(RECORDED.read_text())
     return outcomes

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import httpx
 
 RECORDED = Path(__file__).with_suffix(".json")
-#: Modes of the directory, of ann and the group staff, in which each user tries each operation.
+#: Permissions of the directory of ann and the group staff in which each user tries each operation.
 MODES = ("1777", "777", "775", "755", "750", "700", "555")
 USERS = ("ann", "bob")
 _SUPERUSER = "superuser"
 
 
 class Attempt(NamedTuple):
-    """An operation below the directory, on a path of which the first two names are missing."""
+    """An operation below the directory, on a path whose first two names do not exist."""
 
     name: str
     op: str
@@ -48,7 +48,7 @@ ATTEMPTS = (
 
 
 class WebHdfs:
-    """One file system over WebHDFS, asked in the names of users."""
+    """A file system over WebHDFS. Requests name their user."""
 
     def __init__(self, uri: str) -> None:
         self._base = uri.replace("webhdfs://", "http://") + "/webhdfs/v1"
@@ -62,7 +62,7 @@ class WebHdfs:
         return answer
 
     def shown(self, path: str) -> str:
-        """Return owner, group and permission; or `missing`."""
+        """Return owner, group and permission, or `missing`."""
         answer = self.ask(_SUPERUSER, "GET", path, "GETFILESTATUS")
         if not answer.is_success:
             return "missing"
@@ -75,7 +75,7 @@ class WebHdfs:
 
 
 def play(files: WebHdfs, top: str, modes: Sequence[str] = MODES) -> dict[str, str]:
-    """Return what came of each attempt, by its name: the status, and what stands at each name of the path then."""
+    """Return for each attempt, by its name: the status, and the entry at each name of the path."""
     return {name: outcome for mode in modes for name, outcome in _in_directory(files, top, mode)}
 
 
@@ -94,14 +94,14 @@ def _in_directory(files: WebHdfs, top: str, mode: str) -> Iterator[tuple[str, st
             if answer.status_code == httpx.codes.OK and attempt.op == "RENAME":
                 said += f" {answer.json()['boolean']}"
             made = [files.shown(f"{place}/{path}") for path in ("a", "a/b", "a/b/f")]
-            # Who else may write into what was made on the way?
+            # Directories in which other users try to write.
             other = "ann" if user == "bob" else "bob"
             into = files.ask(other, "PUT", f"{place}/a/b/other", "CREATE").status_code
             yield f"{user}: {attempt.name} in {mode}", f"{said} {' '.join(made)}; {other}: {into}"
 
 
 def play_in_root(files: WebHdfs) -> dict[str, str]:
-    """Return what users get in the root of a new file system, where they have made nothing yet."""
+    """Return what users may do in the root of a new file system."""
     root = files.shown("/")
     outcomes = {"root": root}
     for user in (*USERS, _SUPERUSER):
@@ -113,9 +113,9 @@ def play_in_root(files: WebHdfs) -> dict[str, str]:
 
 
 def with_masked_parents(told: Mapping[str, str]) -> dict[str, str]:
-    """Return HDFS's answers as they are to be here: directories that CREATE makes are masked, too.
+    """Return HDFS's answers, changed for peacefs: it applies the mask to directories that CREATE makes.
 
-    HDFS gives them the permission of the directory above, and leaves the mask to the file.
+    HDFS gives them the permission of the directory above, and applies the mask to the file only.
     """
     return {name: _masked(said) if ": create" in name else said for name, said in told.items()}
 
@@ -142,7 +142,7 @@ def recorded() -> dict[str, dict[str, str]]:
 
 
 def record(uri: str) -> None:
-    """Ask a new HDFS, and keep what it says."""
+    """Ask a new HDFS, and store its answers."""
     files = WebHdfs(uri)
     try:
         told = {"root": play_in_root(files), "below": play(files, "/rights")}

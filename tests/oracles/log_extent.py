@@ -1,4 +1,4 @@
-"""The instants of an sshd log as DuckDB reads them. Nothing of the demo's parser is used."""
+"""The time range of an sshd log as DuckDB reads it. Uses nothing of the demo's parser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 import duckdb
 
-# A stamp without year is put into the year in which it lies nearest to the log's first stamp with a year.
+# A time stamp without a year gets the year that brings it nearest to the log's first stamp with a year.
 _EXTENT = r"""
 WITH lines AS (SELECT unnest($lines) AS line, unnest(range(len($lines))) AS number),
 named AS (
@@ -49,7 +49,7 @@ class LogExtent:
 
 
 def extent_of(lines: Sequence[str]) -> LogExtent:
-    """Measure a log of a few days, some lines of which name their year."""
+    """Measure a log of a few days. Some of its lines name their year."""
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         row = database.execute(_EXTENT, {"lines": list(lines)}).fetchone()

@@ -1,4 +1,4 @@
-"""Steps of a program on files, and what a file system answers. The judge is a local one that plays the same.
+"""Steps of a program on files, with a file system's answers. The judge is a local file system.
 
 Knows nothing of peacefs.
 """
@@ -28,7 +28,7 @@ Step = tuple[object, ...]
 
 
 def random_steps(seed: int, count: int, sizes: tuple[int, ...] = (0, 1, 100, 5000, 70_000)) -> Iterator[Step]:
-    """Yield steps with a few names, so that files are open, replaced, moved and deleted at the same time."""
+    """Yield steps on few names, so that files are opened, replaced, moved and deleted concurrently."""
     draw = random.Random(seed)
     for number in range(count):
         slot, file, other = draw.randrange(SLOTS), draw.choice(FILES), draw.choice(FILES)
@@ -114,7 +114,7 @@ class Player:
         self._open[slot] = os.open(self._path(name), flags, mode)
 
     def _descriptor(self, slot: int) -> int:
-        # No process has so many open.
+        # A limit on open files.
         return self._open.get(slot, 1 << 30)
 
     def _close(self, slot: int) -> None:
@@ -159,7 +159,7 @@ class Player:
 
     def _stat(self, name: str) -> tuple[int, int]:
         found = self._path(name).stat()
-        # The length of a directory is each file system's own.
+        # The length of a directory depends on the file system.
         return found.st_mode, found.st_size if stat.S_ISREG(found.st_mode) else 0
 
     def _chmod(self, name: str, mode: int) -> None:

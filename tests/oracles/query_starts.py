@@ -1,8 +1,8 @@
-"""Spark itself as the judge of a start: it begins a query on a checkpoint in one mode, and gives out its rows.
+"""Spark as the judge of a start: start a query on a checkpoint in one mode, and record its output.
 
-Every row is a word of its own, so that the words that a start gives out tell what it lost and what it repeated.
-The source is a stream in memory that Spark can read in every mode, or a directory of files. It holds the same
-words, in the same order, whenever a query is started. Nothing of peacefs is imported.
+Every row is a distinct word, so the words in the output show what a start lost and what it repeated. The source is
+a stream in memory that Spark can read in every mode, or a directory of files. It holds the same words, in the same
+order, at each start. Nothing of peacefs is imported.
 
 As a program it gives a query word after word until it is killed; any Python with a Spark runs it:
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-#: The ways to start a query, by the names that `starts` of a verdict has.
+#: Ways to start a query, with their names in a verdict's `starts`.
 ORDINARY, ASYNC, REAL_TIME = MODES = ("ordinary", "async progress", "real-time")
 _STREAMING = "spark.sql.streaming."
 FORMAT = _STREAMING + "stateStore.checkpointFormatVersion"
-#: Real-time batches may be short, and a query with state has one task that reads and one that keeps it.
+#: Keep real-time batches short. A query with state has one task that reads and one that keeps the state.
 SETTINGS = {_STREAMING + "realTimeMode.minBatchDuration": "100ms", "spark.sql.shuffle.partitions": "1"}
 _DEADLINE_S = 120
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def word(number: int) -> str:
-    """Return a word of a source's."""
+    """Return a word of a source."""
     return f"w{number}"
 
 
 @dataclass
 class Start:
-    """The outcome: the words of each batch that were given out, and Spark's failure, if there was one."""
+    """The outcome: the output words of each batch, and Spark's failure, if any."""
 
     batches: dict[int, list[str]] = field(default_factory=dict)
     failure: str | None = None
@@ -54,7 +54,7 @@ class Start:
 
     @property
     def first(self) -> int | None:
-        """The first batch that reached the sink, though it may have had no words."""
+        """The first batch that reached the sink, even if it had no words."""
         return min(self.batches, default=None)
 
 
@@ -75,7 +75,7 @@ class QueryStarts:
         interval_ms: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> Start:
-        """Start a query on a checkpoint. The source has the first of `parts`, and gets the others one by one."""
+        """Start a query on a checkpoint. Its source has the first of `parts`; add the others one by one."""
         with self._session(settings or {}):
             running = _Running(self, checkpoint, mode, query, interval_ms)
             for part in parts:
@@ -93,7 +93,7 @@ class QueryStarts:
         interval_ms: int = 0,
         within_s: float = _DEADLINE_S,
     ) -> tuple[list[str], Start]:
-        """Give a query word after word until it is `done`, and return those that it took."""
+        """Give a query word after word until it is `done`; return the words that it took."""
         given: list[str] = []
         deadline = time.monotonic() + within_s
         with self._session({}):
@@ -126,7 +126,7 @@ class QueryStarts:
         return directory
 
     def source(self) -> tuple[DataFrame, Callable[[list[str]], None]]:
-        """Return an empty source, and what gives it words."""
+        """Return an empty source, and a function that adds words."""
         if self._files:
             directory, count = self._scratch / "words", 0
             for path in directory.glob("*"):
@@ -156,12 +156,12 @@ class QueryStarts:
 
 
 class _Running:
-    """A query that runs."""
+    """A running query."""
 
     def __init__(self, starts: QueryStarts, checkpoint: Path, mode: str, query: str, interval_ms: int) -> None:
         self._out = starts.new_directory()
         self._offsets = checkpoint / "offsets"
-        # A batch in Real-time Mode may end before the source has been read: Spark calls all done then.
+        # A Real-time Mode batch may end before the source was read; Spark then reports all data as processed.
         self._counts_words = mode == REAL_TIME
         self._given = 0
         frame, self._give = starts.source()
@@ -173,7 +173,7 @@ class _Running:
         self._failure: str | None = None
 
     def give(self, words: list[str]) -> bool:
-        """Give the query words and wait until it has done all; False if it failed."""
+        """Give the query words and wait until it has processed them; return False if it failed."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -192,7 +192,7 @@ class _Running:
         return self._failure is None
 
     def _read(self) -> int:
-        """Return the number of words that are behind the latest offsets."""
+        """Return the number of words before the latest offsets."""
         offsets = (int(path.name) for path in self._offsets.glob("*") if path.name.isdigit())
         latest = max(offsets, default=None)
         if latest is None:
@@ -214,7 +214,7 @@ def _in_mode(writer: Any, mode: str, interval_ms: int) -> DataStreamWriter:
         options = {
             "asyncProgressTrackingEnabled": "true",
             "asyncProgressTrackingCheckpointIntervalMs": str(interval_ms),
-            # Spark before 4.3 has no `foreach` among the sinks for it.
+            # Spark before 4.3 does not support `foreach` in Real-time Mode.
             "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
         }
         writer = writer.options(**options)
@@ -225,7 +225,7 @@ def _in_mode(writer: Any, mode: str, interval_ms: int) -> DataStreamWriter:
 
 
 def _sink(directory: str) -> Any:
-    """Return a sink that writes each attempt at each batch to a file of its own. It is sent to Python workers."""
+    """Return a sink that writes each attempt at each batch to its own file. It is sent to Python workers."""
 
     class Sink:
         def open(self, partition: int, batch: int) -> bool:

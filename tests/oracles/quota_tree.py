@@ -1,7 +1,7 @@
-"""A tree with quotas that is counted by walking it, for each question anew. Knows no product.
+"""A tree with quotas, counted anew for each question. Knows no product.
 
-Written from HDFS's rules. Each operation returns the errors of which one must be raised, none if it succeeds. Then
-it has changed the tree.
+Written from HDFS's rules. Each operation returns the errors of which one must be raised, or none if it succeeds
+and the tree has changed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ DONE: Errors = frozenset()
 
 
 class Usage(NamedTuple):
-    """Files and directories, and the bytes of all replicas."""
+    """Number of files and directories, and the bytes of all replicas."""
 
     names: int
     bytes: int
 
 
 class QuotaTree:
-    """Directories are None; files are their bytes, with all replicas."""
+    """A tree by path: None for directories, the bytes of all replicas for files."""
 
     def __init__(self) -> None:
         self.nodes: dict[Path, int | None] = {(): None}
@@ -40,7 +40,7 @@ class QuotaTree:
         return Usage(len(tree), sum(self.nodes[each] or 0 for each in tree))
 
     def make(self, path: Path, size: int | None) -> Errors:
-        """Make a directory, or a file of so many bytes, with its parents. A file must not exist."""
+        """Make a directory, or a file of a size, with its parents. A file must not exist."""
         if error := self._blocked(path):
             return error
         if path in self.nodes:
@@ -69,7 +69,7 @@ class QuotaTree:
         return DONE
 
     def rename(self, source: Path, target: Path) -> Errors:
-        """Rename a file or directory, never replace."""
+        """Rename a file or directory, without replacing another."""
         if error := self._blocked(source, "PathThroughFile"):
             return error
         if error := self._blocked(target):

@@ -1,7 +1,7 @@
-"""Operators of dataflows as SQL over all rows of their streams, after what docs/dataflow.md says of them.
+"""Operators of dataflows as SQL over all rows of their streams, as docs/dataflow.md defines them.
 
 A relation has the columns `key`, `t`, the time in microseconds, and `value`. Rows come in the order of their
-times, and those of one key and time in the order of `value`. Null is a key like others, all NaN are one key, and
+times, and rows of one key and time in the order of `value`. Null is a key like others, all NaN are one key, and
 -0.0 is 0.0.
 """
 
@@ -12,13 +12,13 @@ from collections.abc import Callable
 import duckdb
 import pyarrow as pa
 
-#: Takes SQL for rows, and returns SQL for what is made of them.
+#: Takes SQL for rows, and returns SQL for the operator's output.
 Unary = Callable[[str], str]
 Binary = Callable[[str, str], str]
 
 
 def rows_of(sql: Callable[..., str], *tables: pa.Table) -> list[tuple[object, ...]]:
-    """Return what DuckDB makes of streams."""
+    """Return the rows that DuckDB computes from streams."""
     with duckdb.connect() as connection:
         for number, table in enumerate(tables):
             connection.register(f"given_{number}", table)
@@ -40,12 +40,12 @@ def computed(value: str) -> Unary:
 
 
 def every_row_and(value: str) -> Unary:
-    """Each row, and beside it one with another value."""
+    """Return each row, followed by a copy with another value."""
     return lambda rows: f"(SELECT * FROM {rows} UNION ALL SELECT key, t, {value} FROM {rows})"
 
 
 def windows(size_us: int, every_us: int, aggregate: str) -> Unary:
-    """Return windows that begin at multiples of `every_us`, each with the rows before its end."""
+    """Return windows that start at multiples of `every_us`, each with the rows before its end."""
 
     def sql(rows: str) -> str:
         first = f"CAST(floor((t - {size_us}) / {every_us}) AS BIGINT) + 1"
@@ -58,7 +58,7 @@ def windows(size_us: int, every_us: int, aggregate: str) -> Unary:
 
 
 def count_windows(size: int, aggregate: str) -> Unary:
-    """Each `size` rows of a key are a window, with the time of its last; one that is not full is not shown."""
+    """Return a window for each `size` rows of a key, with its last row's time. Leave out incomplete windows."""
 
     def sql(rows: str) -> str:
         of_windows = f"(SELECT *, (row_number() OVER {_IN_KEY} - 1) // {size} AS number FROM {rows})"
@@ -71,12 +71,12 @@ def count_windows(size: int, aggregate: str) -> Unary:
 
 
 def numbered(rows: str) -> str:
-    """Return the rows with their numbers among those of their key, from 1."""
+    """Return the rows with their numbers, counted by key from 1."""
     return f"(SELECT key, t, row_number() OVER {_IN_KEY} AS value FROM {rows})"
 
 
 def resampled(every_us: int) -> Unary:
-    """The value of the last row by then, at multiples of `every_us` from the first row of a key to the last."""
+    """Return the latest value at multiples of `every_us`, from the first row of a key to the last."""
 
     def sql(rows: str) -> str:
         spans = f"(SELECT key, min(t) AS first, max(t) AS last FROM {rows} GROUP BY key)"
@@ -103,7 +103,7 @@ def both(left: str, right: str) -> str:
 
 
 def pairs(within_us: int, value: str) -> Binary:
-    """Pairs of rows with equal keys whose times differ by at most `within_us`, with the later of both times."""
+    """Return pairs of rows with equal keys whose times differ by at most `within_us`, with the later time."""
     return lambda left, right: (
         f"(SELECT l.key, greatest(l.t, r.t) AS t, {value} AS value FROM {left} AS l JOIN {right} AS r "
         f"ON l.key IS NOT DISTINCT FROM r.key AND abs(l.t - r.t) <= {within_us})"

@@ -1,4 +1,4 @@
-"""Policies side by side: what the default one promises over HDFS's way and how near it comes to the bounds."""
+"""Policies compared: the default policy's advantage over HDFS's placement, and its distance from the bounds."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_express_beats_the_paper_on_every_measure(
 
 
 def test_the_published_system_gives_its_own_figures(figure10: dict[tuple[str, int, int], Row]) -> None:
-    """16 writers of 512 MB: 45 s come down for one checkpoint, 55 s go up to 75 s for all (section 1)."""
+    """16 writers of 512 MB: one checkpoint takes 45 s, all take 55 s to 75 s (section 1)."""
     hdfs, paper = figure10["random", 16, 512], figure10["paper-3", 16, 512]
     assert hdfs.from_request_s == pytest.approx(45, rel=0.05)
     assert paper.span_s == pytest.approx(22.7, rel=0.1)
@@ -87,7 +87,7 @@ def test_express_is_no_worse_than_hdfs_where_network_cards_are_the_limit() -> No
 
 
 def test_express_is_no_worse_than_hdfs_in_a_larger_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shape of the scenario `large`, a quarter of its racks and nodes."""
+    """The scenario `large`, with a quarter of its racks and nodes."""
     case = Case(24, 256, lambda _: star(5, 10, 4.0), all_at_once(24, 256))
     monkeypatch.setitem(SCENARIOS, "large", lambda: [case])
     assert_no_worse(run_scenario("large", range(2), ("random", "express")))

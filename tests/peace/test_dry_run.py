@@ -1,4 +1,4 @@
-"""Dry runs: every chunk once, on distinct servers, step after step; what gets no place is told."""
+"""Dry runs: every chunk once, on distinct servers, step by step; chunks without a place are reported."""
 
 from __future__ import annotations
 

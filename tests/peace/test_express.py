@@ -1,4 +1,4 @@
-"""The default policy: what it admits, in which order, and how long anyone can wait."""
+"""The default policy: what it admits, in which order, and the longest wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK = 64 * MB
 
 
 def grown(**racks: int) -> Topology:
-    """Racks /a, /b, ... with so many nodes each: a0, a1, ..."""
+    """Return racks /a, /b, ... with a number of nodes each: a0, a1, ..."""
     topology = Topology()
     for rack, size in racks.items():
         for number in range(size):
@@ -182,7 +182,7 @@ names = ["c1", "c2", "c3"]
 
 
 def test_every_link_of_a_deep_tree_is_counted() -> None:
-    """The halls are joined by links of 30 MB/s, which carry two streams; within a hall, links carry six."""
+    """The halls are joined by links of 30 MB/s, which carry two streams; links within a hall carry six."""
     policy = ExpressPolicy(parse_toml(THREE_LEVELS), Random(0))
     grants = submit(policy, *(write_set(writer, writer, 4) for writer in ("a1", "b1", "c1")))
     assert grants
@@ -217,7 +217,7 @@ def test_hdfss_way_puts_the_first_replica_on_the_writer_while_it_has_a_slot() ->
 
 
 def busy_cluster() -> tuple[ExpressPolicy, list[Grant]]:
-    """Four nodes, all slots but two taken, so that one chunk of three replicas waits for one to end."""
+    """Return four nodes with two free slots in total, so that one chunk of three replicas has to wait."""
     policy = ExpressPolicy(grown(a=4), Random(0))
     grants = submit(policy, write_set("first", None, chunks=2))
     assert len(grants) == 2
@@ -254,8 +254,9 @@ def test_a_set_that_finds_no_room_lets_a_humbler_one_pass() -> None:
 
 
 def starve(policy: ExpressPolicy, until_s: float) -> float | None:
-    """When a set of three replicas gets its first chunk, if small sets of one replica keep taking every slot
-    as soon as it is free; a chunk takes a second. None if it has got none by `until_s`.
+    """Return when a set of three replicas gets its first chunk, while small sets take every free slot.
+
+    The small sets have one replica, and a chunk takes a second. Return None if there was none by `until_s`.
     """
     in_flight: deque[Grant] = deque()
     now_s, newcomers = 0.0, 0
@@ -277,7 +278,7 @@ def starve(policy: ExpressPolicy, until_s: float) -> float | None:
 
 
 def test_nobody_starves() -> None:
-    """The bound that `express` states: ageing puts a set in front, patience gets it a chunk."""
+    """The bound in `express`: ageing puts a set in front, then patience gets it a chunk."""
     patience_s, chunk_s = 5.0, 1.0
     in_front_s = CHUNK / AGE_BYTES_S + BEGUN_S
     served_s = starve(ExpressPolicy(grown(a=4), Random(0), patience_s=patience_s), until_s=60.0)

@@ -1,4 +1,4 @@
-"""Planning by minimum cost flows: the same rules as Algorithm 1, without its blindness."""
+"""Planning by minimum cost flows: the rules of Algorithm 1, with a view of all requests together."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ def test_the_first_request_gets_a_chunk_in_every_step(situation: tuple[Graph, li
 
 
 def two_ways() -> Graph:
-    """Racks a and b reach rack z by switch x, one chunk at a time; a has a dearer way of its own."""
+    """Return a network where racks a and b reach rack z by switch x, one chunk at a time; a has a more expensive
+    path.
+    """
     racks = Topology(switches=("x", "y", "a", "b", "z"), root="x")
     for rack in ("a", "b", "z"):
         for number in range(3):

@@ -30,12 +30,12 @@ MB = 1_000_000
 
 @pytest.fixture
 def figure_5() -> Graph:
-    """Figure 5: two switches, two servers each; all edges have capacity 1."""
+    """Return Figure 5: two switches, two servers each; all edges have capacity 1."""
     return Graph(parse_toml(FIGURE_5), ONE_EACH)
 
 
 class Draw(Random):
-    """Tries edges in the order in which the graph has them, or backwards."""
+    """Tries edges in the graph's order, or in reverse."""
 
     def __init__(self, *, backwards: bool) -> None:
         super().__init__(0)
@@ -47,8 +47,8 @@ class Draw(Random):
 
 
 def test_the_worked_example_of_the_paper(figure_5: Graph) -> None:
-    """SVR1.1 gets SVR1.2 and, drawn from the other rack, SVR2.2. Then SVR2.1 finds no path in its rack, whose
-    only other server is full, and waits for t + 1.
+    """SVR1.1 gets SVR1.2 and, drawn from the other rack, SVR2.2. Then SVR2.1 has no path in its rack and waits for
+    t + 1.
     """
     both = [PathRequest("SVR1.1", 2, 1), PathRequest("SVR2.1", 2, 1)]
     plan = schedule_timestep(both, figure_5, figure_5.capacities(), TWO_REPLICAS, Draw(backwards=True))
@@ -62,7 +62,7 @@ def test_the_worked_example_of_the_paper(figure_5: Graph) -> None:
 
 
 def test_the_other_draw_leaves_room_for_both(figure_5: Graph) -> None:
-    """Had the second replica gone to SVR2.1, the writer of the second request, both would be scheduled."""
+    """If the second replica had gone to SVR2.1, the writer of the second request, both would be scheduled."""
     both = [PathRequest("SVR1.1", 2, 1), PathRequest("SVR2.1", 2, 1)]
     plan = schedule_timestep(both, figure_5, figure_5.capacities(), TWO_REPLICAS, Draw(backwards=False))
     assert plan.paths == [(0, ["SVR1.2", "SVR2.1"]), (1, ["SVR2.2", "SVR1.1"])]
@@ -98,7 +98,7 @@ def test_the_residual_is_capacity_minus_one_along_each_path_and_has_no_way_back(
 
 
 def test_a_chunk_that_is_not_placed_whole_takes_nothing(figure_5: Graph) -> None:
-    """Its first replica finds a place, its second does not: the rack's other server stays free."""
+    """Its first replica finds a place, its second one does not: the rack's other server stays free."""
     capacities = figure_5.capacities()
     for at, edge in enumerate(figure_5.edges):
         if str(figure_5.vertices[edge.tail]) == "SW1:sw" and str(figure_5.vertices[edge.head]) == "SW2:sw":
@@ -174,7 +174,7 @@ def test_the_next_step_begins_when_four_fifths_are_written() -> None:
 
 
 def test_the_oldest_set_gets_a_chunk_in_every_step() -> None:
-    """This bounds waiting: others keep coming, and yet a set waits no more steps than chunks are ahead of it."""
+    """This bounds waiting: a set waits at most as many steps as there are chunks before it."""
     peace = policy(3)
     in_flight = peace.handle([Submitted(write_set("old", "n00", 5))], 0.0)
     of_old = [sum(grant.write_set == "old" for grant in in_flight)]

@@ -38,7 +38,7 @@ def phased(case: list[tuple[int, int, int]]) -> list[Phased]:
 
 
 def fine_cost(case: list[tuple[int, int, int]], phases_s: dict[str, float], length: int) -> float:
-    """The cost in slots of a twentieth of the case's, so that phases between its slots count as they are."""
+    """Return the cost in slots of a twentieth of the case's, so that phases between its slots count, too."""
     fine = [(period * FINE, duration * FINE, load) for period, duration, load in case]
     first = [round(phases_s[f"r{number}"] * FINE) for number in range(len(case))]
     return cost(fine, first, length * FINE) / FINE

@@ -1,4 +1,4 @@
-"""Dry runs: what a policy would do, round by round."""
+"""Dry runs of a policy, round by round."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_chunk_is_planned_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["flow", "express"])
 def test_thousands_of_chunks_are_planned_round_by_round_within_all_slots(name: str) -> None:
-    """10,000 chunks of three replicas on 1,000 nodes with two slots each: no round has more than 666."""
+    """10,000 chunks of three replicas on 1,000 nodes with two slots each: at most 666 per round."""
     topology = star(25, 40, 4.0)
     sets = [WriteSet(writer, writer, 3, (CHUNK,) * 10) for writer in sorted(topology.servers)]
     rounds = plan_rounds(POLICIES[name](topology, Random(0)), sets)

@@ -1,4 +1,4 @@
-"""The promises of every policy, whatever happens to it: random clusters, random histories."""
+"""Guarantees of every policy, with random clusters and histories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from peacefs.topology.routes import Routes
 
 MB = 1_000_000
 NAMES = ("random", "paper", "flow", "express")
-#: The possible next steps: a submission, the end of the n-th grant in flight (whole or not), a withdrawal.
+#: Possible next steps: a submission, the end of the n-th grant in flight (complete or not), a withdrawal.
 Step = tuple[str, object, int]
 
 unhurried = settings(
@@ -79,7 +79,7 @@ def histories(draw: st.DrawFn) -> tuple[Topology, list[Step], int]:
 
 
 class Driver:
-    """Plays a history to a policy and keeps books of its own about what was granted."""
+    """Plays a history to a policy, and independently records its grants."""
 
     def __init__(self, policy: Policy, audit: Callable[[Grant, WriteSet], None]) -> None:
         self.policy = policy
@@ -189,7 +189,7 @@ def test_a_chunk_is_granted_once_and_again_only_after_it_was_aborted(
 ) -> None:
     topology, steps, seed = history
     driver = Driver(make(name, topology, seed), no_audit)
-    # A set is submitted once: a set that is stated anew has new chunks by the same numbers.
+    # A set is submitted once: a restated set has new chunks with the same numbers.
     seen: set[object] = set()
     once = [step for step in steps if step[0] != "submit" or not (step[2] in seen or seen.add(step[2]))]
     driver.play(once)

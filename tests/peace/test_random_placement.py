@@ -1,4 +1,4 @@
-"""HDFS's default placement: what it promises whatever the cluster looks like."""
+"""HDFS's default placement and its guarantees, on any cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def candidate(node: str, rack: str, *, host: str = "", room: int = GIB, streams:
 
 
 def cluster(*racks: int) -> list[Candidate]:
-    """Racks a, b, ... of so many nodes each, named a0, a1, ..., b0, ..."""
+    """Return racks a, b, ... with numbers of nodes, named a0, a1, ..., b0, ..."""
     letters = "abcdefghij"
     return [candidate(f"{letters[i]}{n}", f"/{letters[i]}") for i, size in enumerate(racks) for n in range(size)]
 

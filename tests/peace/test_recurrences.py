@@ -18,7 +18,7 @@ KEY = RecurrenceKey("/query", WriteClass.BLOCKING)
 
 
 def learned(times_s: Sequence[float], size: int = 100) -> list[Forecast | None]:
-    """The forecast after each write."""
+    """Return the forecast after each write."""
     known, found = Recurrences(), []
     for now_s in times_s:
         known.wrote(now_s, KEY, size, "me")

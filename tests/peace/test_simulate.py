@@ -1,4 +1,4 @@
-"""The model that judges policies: rates, times and bounds that can be worked out by hand."""
+"""The simulator that judges policies: rates, times and bounds that can be computed by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MB = 1_000_000
 
 
 class FixedPolicy(Policy):
-    """Grants everything at once, through one chain a set."""
+    """Grants everything at once, with one pipeline per set."""
 
     def __init__(self, chains: dict[str, tuple[str, ...]], at_once: int = 99) -> None:
         super().__init__()
@@ -32,10 +32,10 @@ class FixedPolicy(Policy):
         raise AssertionError("the network stays as it is")
 
     def _release(self, grant: Grant) -> None:
-        """Nothing was reserved."""
+        """Do nothing, because nothing was reserved."""
 
     def _take_over(self, grant: Grant) -> None:
-        """Nothing is."""
+        """Take over nothing."""
 
     def _admit(self, now_s: float) -> list[Grant]:
         grants = []
@@ -46,7 +46,9 @@ class FixedPolicy(Policy):
 
 
 def run(sets: dict[str, tuple[str, tuple[str, ...], int]], at_once: int = 99) -> dict[str, tuple[float, float]]:
-    """Simulate sets as (writer, chain, chunks of 64 MB). Return the times of each from request, and its span."""
+    """Simulate sets as (writer, pipeline, chunks of 64 MB). Return each set's times since its request, and the
+    span.
+    """
     arrivals = [
         Arrival(0.0, WriteSet(name, writer, len(chain), (64 * MB,) * chunks))
         for name, (writer, chain, chunks) in sets.items()
@@ -75,7 +77,7 @@ def test_eight_writers_share_the_link_between_the_racks() -> None:
 
 
 def test_a_client_sends_more_with_more_threads_but_no_more_than_four_can() -> None:
-    """Five chunks of one writer to five disks: 105 MB/s together."""
+    """Five chunks of one writer to five disks: 105 MB/s in total."""
     topology = paper_cluster()
     arrivals = [Arrival(0.0, WriteSet("s", "n00", 1, (64 * MB,) * 5))]
 
@@ -122,7 +124,7 @@ def test_a_policy_that_falls_asleep_is_found_out() -> None:
     st.lists(st.floats(1.0, 100.0), min_size=10, max_size=10),
 )
 def test_max_min_rates_fill_what_they_can_and_are_fair(flows: dict[int, list[int]], room: list[float]) -> None:
-    """No resource is overfull; and each flow has a full resource on which nobody has more than it."""
+    """No resource is over capacity; each flow has a saturated resource on which it has the largest share."""
     rates = max_min_rates(flows, lambda resource, _: room[resource])
     used = [sum(rates[flow] for flow in flows if resource in flows[flow]) for resource in range(10)]
     assert all(total <= limit * (1 + 1e-9) for total, limit in zip(used, room, strict=True))

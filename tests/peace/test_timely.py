@@ -246,7 +246,7 @@ def test_saturation_is_the_weighted_share_of_the_time_in_which_something_waited(
 
 
 def longest_s(made: type[ExpressPolicy], seed: int) -> float:
-    """The longest time of a small set, of which one is written every second beside eight endless bulk writers."""
+    """Return the longest time of a small set. One is written every second beside eight endless bulk writers."""
     topology = star(4, 4, 1.0)
     bulk = BulkWriters(topology, Random(seed), 8)
     names = sorted(topology.servers)

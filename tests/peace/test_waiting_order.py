@@ -1,6 +1,4 @@
-"""The order of waiting sets is kept up to date set by set; what comes of it is what sorting all of them would
-give.
-"""
+"""The order of waiting sets is updated set by set; the result equals sorting all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from peacefs.topology.rate_curve import MB
 
 
 class Sorting(ExpressPolicy):
-    """Looks at every set at each event, and sorts them by what `express` says it does."""
+    """Looks at every set at each event, and sorts them as `express` documents."""
 
     def _admit(self, now_s: float) -> list[Grant]:
         for pending in self._ledger.pending():
@@ -83,7 +81,7 @@ STEPS = st.lists(
 
 
 class Twins:
-    """Both ways, told the same."""
+    """Both ways with the same events."""
 
     def __init__(self, topology: Topology, seed: int) -> None:
         self.topology = topology
@@ -163,7 +161,7 @@ def test_the_plan_is_the_same_with_a_thousand_sets_waiting() -> None:
 
 @pytest.mark.parametrize("waiting", [1000])
 def test_an_event_costs_what_it_changes_however_many_wait(waiting: int) -> None:
-    """In the processor's seconds, beside sorting: a ratio, for machines differ."""
+    """Measured as a ratio of processor times to sorting, because machines differ."""
     took: dict[str, float] = {}
     for kind in (ExpressPolicy, Sorting):
         topology, rng = star(10, 10, 4.0), Random(5)

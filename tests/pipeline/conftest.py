@@ -1,4 +1,4 @@
-"""Data servers on loopback, with real stores, and what stands between and around them in these tests."""
+"""Data servers on loopback with real stores, and faults to inject between and in them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Node:
         self.prover = Prover(self.store, self.changes)
         self.requests = DataRequests(self.pipeline, server)
         self.relay = Relay()
-        #: The address at which others reach it.
+        #: The address for others.
         self.address = self.relay.address
         listeners = DataListeners(
             "127.0.0.1", 0, me, shares_descriptors=cluster.shares_descriptors, advertised=self.address
@@ -112,11 +112,11 @@ class Node:
         return Hop(self.name, *self.address)
 
     def is_quiet(self) -> bool:
-        """Return whether it is receiving and sending nothing, and holds no half of a chunk."""
+        """Return whether it receives and sends nothing, and holds no partial chunk."""
         return self.requests.streams == 0 and not list((self.directory / "staging").iterdir())
 
     def break_disk(self, kind: type[Effect]) -> None:
-        """From now on the disk fails whenever this is asked of it."""
+        """Let the disk fail at each of these effects from now on."""
 
         def fail(effect: Effect) -> None:
             raise OSError(errno.EIO, "Input/output error")
@@ -124,7 +124,7 @@ class Node:
         self.driver._perform[kind] = fail
 
     def damage(self, fragment: bytes) -> None:
-        """Flips a bit in the middle of these bytes, wherever they are on the disk."""
+        """Flip a bit in the middle of these bytes, wherever they are on the disk."""
         for path in self.directory.rglob("*"):
             content = path.read_bytes() if path.is_file() else b""
             at = content.find(fragment)
@@ -151,7 +151,7 @@ class Node:
 
 
 class Coordinator:
-    """Answers control calls as the coordinator would: in the order of the nodes, without judgement."""
+    """Answers control calls like a coordinator: with nodes in a fixed order, and without checks."""
 
     def __init__(self, signer: Signer) -> None:
         self.signer = signer
@@ -188,7 +188,7 @@ class Coordinator:
         raise Unsupported(type(message).__name__)
 
     def _grant(self, stated: StateWriteSet, index: int) -> GrantedChunk:
-        """At once: what is said here is recorded as if the chunk had been allocated."""
+        """Grant at once, and record the chunk as allocated."""
         request = AllocateChunk(stated.token, stated.exclude, stated.abandoned[-1] if stated.abandoned else None)
         self.allocations.append(request)
         return GrantedChunk(index, 1, len(self.allocations), self._allocate(request, grant=len(self.allocations)))
@@ -216,7 +216,7 @@ class Coordinator:
         return Allocated(chunk, version, hops, token)
 
     def _renewed(self, asked: GetLayout) -> Layout:
-        """Renew the token of the file written last, or only of the chunk in the reader's token, good or not."""
+        """Renew the token of the last written file; if only a chunk is requested, its token, valid or not."""
         layout = self.layout(self.completed[-1].chunks)
         if not asked.held:
             return layout
@@ -249,9 +249,9 @@ class Cluster:
         shares_descriptors: bool = False,
         authority: TrialAuthority | None = None,
     ) -> None:
-        """With `shares_descriptors` who reads large chunks here is on the datanodes' host, and gets their files.
+        """With `shares_descriptors`, readers are on the datanodes' host, and get open files of large chunks.
 
-        With an `authority` all connections are over TLS.
+        With an `authority`, all connections use TLS.
         """
         self.tls = None if authority is None else TlsIdentity(authority.issue(["127.0.0.1"]), "127.0.0.1")
         trusting = None if authority is None else TlsIdentity(TlsFiles(ca=authority.ca))
@@ -287,11 +287,11 @@ class Cluster:
         )
 
     def layout(self) -> Layout:
-        """Return the layout of the file written last."""
+        """Return the layout of the last written file."""
         return self.coordinator.layout(self.coordinator.completed[-1].chunks)
 
     def read(self, offset: int = 0, length: int | None = None, layout: Layout | None = None) -> bytes:
-        """Read the file written last, through the participant that clients and gateways use."""
+        """Read the last written file, through the participant of clients and gateways."""
         layout = layout or self.layout()
         wanted = layout.length - offset if length is None else length
         reader = FileReader("file-token", layout, offset, wanted, hop_timeout_s=self.hop_timeout_s)
@@ -301,14 +301,14 @@ class Cluster:
         return b"".join(pieces)
 
     def layout_on(self, *names: str) -> Layout:
-        """Return the layout of the file written last, with the replicas of these nodes alone, in this order."""
+        """Return the layout of the last written file, with replicas only on these nodes, in this order."""
         layout = self.layout()
         for chunk in layout.chunks:
             chunk.replicas[:] = [self.coordinator.nodes[name].hop for name in names]
         return layout
 
     def send_first(self, connection: Connection, allocated: Allocated, data: bytes, *, last: bool) -> None:
-        """Open a chunk by hand, for tests that then do something that our writer would not."""
+        """Start a chunk by hand, for tests that then do what a real writer would not."""
         opening = WriteChunk(
             allocated.token,
             allocated.chunk,
@@ -319,7 +319,7 @@ class Cluster:
         self.driver.run(send(connection, opening, data, timeout_s=60.0))
 
     def connect(self, name: str) -> Connection:
-        """To a node's data server, as a client that knows no secret."""
+        """Connect to a node's data server as a client without the secret."""
         connection = self.driver.run(connect(self.coordinator.nodes[name].address, name))
         self.by_hand.append(connection)
         return connection
@@ -366,20 +366,20 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 
 @pytest.fixture
 def cluster(shared_cluster: Cluster) -> Cluster:
-    """For tests that break nothing for good; empty and without memory of the tests before."""
+    """Return a shared cluster, emptied, for tests that break nothing permanently."""
     shared_cluster.forget()
     return shared_cluster
 
 
 @pytest.fixture
 def until() -> Callable[..., None]:
-    """Wait for something that another thread brings about."""
+    """Wait for an effect of another thread."""
     return wait_until
 
 
 @pytest.fixture
 def messages_sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
-    """Every message that any participant of the test sends from now on."""
+    """Record every message that any participant of the test sends from now on."""
     sent: list[Message] = []
 
     def record(name: str) -> None:

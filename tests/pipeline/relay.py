@@ -1,4 +1,4 @@
-"""A stand-in for the network before a data server: connections that break, hang, or change bytes on the way."""
+"""A relay before a data server, whose connections can break, hang, or change bytes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import threading
 
 
 class Relay:
-    """Stands before a data server and may lose, hold back or falsify what passes.
+    """Stands before a data server, and may lose, delay or change data.
 
-    Its settings are byte counts of one connection, `down` to the server or `up` from it. What is cut stays cut;
-    after a hang-up the next connection gets as far again.
+    Its settings are byte counts of a connection, `down` to the server or `up` from it. A cut direction stays cut;
+    after a hang-up, the next connection has the same limits again.
     """
 
     def __init__(self, host: str = "127.0.0.1") -> None:
-        """Whoever connects before `target` is set is not served."""
+        """Do not serve connections before `target` is set."""
         self.target: tuple[str, int]
         self._listener = socket.create_server((host, 0))
         self._sockets: list[socket.socket] = []
@@ -28,7 +28,7 @@ class Relay:
         self.flip_up_at: int | None = None
         self.dead = False
         self.connections = 0
-        #: Everything that has passed, in either direction, if it is to be kept.
+        #: All data in either direction, if it is recorded.
         self.record: bytearray | None = None
         self._released = threading.Event()
         self._threads[0].start()
@@ -62,7 +62,7 @@ class Relay:
         whole = True
         with contextlib.suppress(OSError):
             whole = self._pass_all(near, far, down=True)
-        # The server's last words still arrive when nothing more goes down to it.
+        # The server's last data still arrives when nothing more is sent to it.
         _shut_down(far, socket.SHUT_WR if whole else socket.SHUT_RDWR)
 
     def _pass_up(self, near: socket.socket, far: socket.socket, way_down: threading.Thread) -> None:
@@ -71,12 +71,12 @@ class Relay:
         _shut_down(far, socket.SHUT_RDWR)
         _shut_down(near, socket.SHUT_RDWR)
         way_down.join()
-        # Closed, not only shut down: whoever still sends is to notice.
+        # Close it instead of a shutdown, so that a sender notices.
         near.close()
         far.close()
 
     def _pass_all(self, source: socket.socket, sink: socket.socket, down: bool) -> bool:
-        """Until the source ends; False when the relay was told to break off before."""
+        """Pass data on until the source ends; return False if the relay broke off before."""
         passed = 0
         buffer = bytearray(1 << 18)
         while count := source.recv_into(buffer):
@@ -99,7 +99,7 @@ class Relay:
         return True
 
     def die(self) -> None:
-        """Break every connection and refuses new ones, as a killed process does."""
+        """Break every connection and refuse new ones, like a killed process."""
         self.dead = True
         for end in list(self._sockets):
             _shut_down(end, socket.SHUT_RDWR)

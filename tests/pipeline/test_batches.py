@@ -226,7 +226,7 @@ def test_chunks_with_the_same_next_hop_are_sent_together_whatever_their_place_in
 
 @pytest.mark.evidence("everything-is-bounded")
 def test_each_chunk_of_a_batch_has_the_deadline_of_its_place(make_cluster, until):
-    """Of two chunks that are sent on together, the one in the middle of its pipeline must be given up earlier."""
+    """Of two chunks that are forwarded together, the one in the middle of its pipeline times out earlier."""
     cluster = make_cluster(hop_timeout_s=4.0)
     cluster.write(b"warm the connections")
     node = cluster.coordinator.nodes["n1"]
@@ -345,7 +345,7 @@ _EXTREMES = [0, 1, -1, 499, 500, 501, 1 << 16, 1 << 31, 1 << 32, (1 << 63) - 1, 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.evidence("everything-is-bounded")
 def test_requests_with_senseless_numbers_are_answered_and_do_no_harm_to_the_others(make_cluster, seed, until):
-    """The holder of a good token chooses every other field. All share one batch with good requests."""
+    """The holder of a valid token chooses every other field. All requests share one batch with good ones."""
     random, cluster = Random(seed), make_cluster()
     data = [os.urandom(500) for _ in range(4)]
     allocated, _answers = write(cluster, ["n0"], data)

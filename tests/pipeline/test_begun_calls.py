@@ -1,4 +1,4 @@
-"""Calls of the coordinator that keep no thread: every way in which they end."""
+"""Asynchronous calls of the coordinator, and all their outcomes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANSWER = Completed(7)
 
 
 class Coordinator:
-    """Answers begun calls when a test says so, and at once those of a thread that waits."""
+    """Answers asynchronous calls when the test says so, and blocking ones at once."""
 
     def __init__(self):
         self.begun = []
@@ -42,7 +42,7 @@ class Coordinator:
 
 
 class Ended:
-    """The end of a participant."""
+    """The outcome of a participant."""
 
     def __init__(self):
         self.answers = []
@@ -96,7 +96,7 @@ def begin(reactor, coordinator):
 
 
 def until_begun(coordinator, count):
-    """Return the futures once so many calls are begun."""
+    """Return the futures when a number of calls has been started."""
     begun = threading.Event()
     while len(coordinator.begun) < count:
         begun.wait(0.001)

@@ -1,4 +1,4 @@
-"""Reads of files whose disk may hang: what is in memory comes at once, the rest in time or not at all."""
+"""Reads of files on a hanging disk: cached data comes at once, the rest in time or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def file(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(DATA)
     made = DiskFile(os.open(path, os.O_RDONLY))
-    # Pages that the kernel is just writing out are not given without waiting.
+    # Pages under writeback are not returned without waiting.
     os.fsync(made.descriptor)
     wait_until(lambda: read_from_memory(made, bytearray(len(DATA)), 0) == len(DATA), "the file is in memory")
     yield made

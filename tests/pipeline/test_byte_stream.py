@@ -1,4 +1,4 @@
-"""Between a producer and the writer: order, room, the end, and either side giving up."""
+"""The stream between a producer and the writer: order, capacity, the end, and cancellation by either side."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_a_byte_that_changes_on_the_way_is_never_returned(make_cluster, flip):
     cluster = make_cluster()
     data = [os.urandom(700) for _ in range(4)]
     written = cluster.driver.run(send_chunks([(cluster.coordinator.allocated(["n0"]), each) for each in data]))
-    # A connection begins with some hundred bytes of the handshake.
+    # A connection begins with a few hundred bytes of handshake.
     cluster.pool.close_all()
     cluster.coordinator.nodes["n0"].relay.flip_up_at = 300 + flip
     read = cluster.driver.run(read_chunks([layout_of(cluster, one, "n0") for one in written]))

@@ -1,4 +1,4 @@
-"""Connections that nobody uses are let go of, by number and by time, also where nobody asks for one any more."""
+"""Idle connections are closed, by number and by time, even if nobody uses the pool any more."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_idle_connections_are_closed_in_time_and_nothing_is_left_running(make_po
 
 
 def test_connection_in_constant_use_needs_one_thread_to_watch_it(monkeypatch):
-    """The watching thread looks while nothing is idle, and the next use finds it still there."""
+    """The reaper's thread checks while nothing is idle, and the next use finds it still running."""
     started = []
     start = threading.Thread.start
 
@@ -83,7 +83,7 @@ def test_connection_in_constant_use_needs_one_thread_to_watch_it(monkeypatch):
     try:
         reaper.watch()
         assert looked.wait(60)
-        # A thread that ends after one look does so now. One that stays does not look again in this time.
+        # A thread that ends after one check does so now. A staying one does not check again in this time.
         started[0].join(0.5)
         reaper.watch()
     finally:
@@ -107,7 +107,7 @@ def test_one_that_was_of_use_meanwhile_stays_longer(make_pool, address, clock):
 
 
 def test_pooled_connection_to_one_peer_is_not_given_for_another_at_its_address(make_pool, address):
-    """The handshake was with the one; the other, if it is there now, has not shown who it is."""
+    """The handshake was with one peer; another peer at the address has not proved its identity."""
     pool = make_pool()
     connection = pool.connect(address, "n0")
     pool.release(connection)

@@ -1,4 +1,4 @@
-"""A datanode's calls over its links to coordinators, begun without waiting: answered, broken off, not led."""
+"""A datanode's asynchronous calls over its links to coordinators: answered, broken off, without a leader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _USAGE = Usage(capacity_bytes=1, used_bytes=0, available_bytes=1)
 
 
 class Coordinator:
-    """Registers whoever connects, and keeps calls for the test to answer."""
+    """Registers all datanodes, and keeps calls for the test to answer."""
 
     def __init__(self, signer, *, leads):
         self._me = Identity("test", "coordinator", "coordinator", signer)
@@ -116,7 +116,7 @@ class Owner:
 
 @pytest.fixture
 def cluster():
-    """Start coordinators and the links to them; all end with the test."""
+    """Start coordinators and links to them; all end with the test."""
     with contextlib.ExitStack() as stack:
 
         def start(*leads):

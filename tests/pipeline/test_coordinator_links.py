@@ -1,4 +1,4 @@
-"""A datanode among several coordinators: whom it obeys, and who is told what."""
+"""A datanode with several coordinators: which one it obeys, and what it tells each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_orders_of_an_epoch_that_is_over_are_refused() -> None:
     assert obedience.heard("new", 5, leads=True)
     assert not obedience.begin(DeleteChunks([], epoch=4))
     assert obedience.begin(DeleteChunks([], epoch=5))
-    # The old one goes on as if nothing had happened, and is not believed.
+    # The old leader continues as if nothing had happened, and is ignored.
     assert not obedience.heard("old", 4, leads=True)
     assert (obedience.leader, obedience.epoch) == ("new", 5)
 
@@ -40,7 +40,7 @@ def test_epoch_is_said_to_be_known_when_no_order_of_an_earlier_one_is_under_way(
     assert obedience.begin(other)
     assert obedience.settled == 4
     obedience.heard("new", 5, leads=True)
-    # It may drop what it shows to the new one.
+    # It may drop a replica that it proves to the new leader.
     assert (obedience.epoch, obedience.settled) == (5, 4)
     obedience.end(other)
     assert obedience.settled == 4

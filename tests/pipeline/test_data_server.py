@@ -1,4 +1,4 @@
-"""The data port against everything that may be at the other end of a connection."""
+"""The data port with all kinds of peers."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_connections_beyond_the_limit_are_told_why_and_closed(cluster, until):
 
 @pytest.mark.evidence("connection-churn")
 def test_nothing_is_kept_of_connections_that_have_ended_however_long_they_might_have_been_silent(cluster, until):
-    """Whoever connects, greets and hangs up again and again would else fill the memory."""
+    """Otherwise a client that connects and hangs up repeatedly would fill the memory."""
 
     def kept_closed():
         gc.collect()
@@ -214,7 +214,7 @@ def test_a_stranger_costs_no_more_memory_than_a_hello(cluster):
 
 
 def connected_pair():
-    """A connection past its hello, and the socket of whoever is at its other end."""
+    """Return a connection after its handshake, and the socket at its other end."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         theirs = socket.create_connection(listener.getsockname(), timeout=180)
         ours, _address = listener.accept()
@@ -276,7 +276,7 @@ def test_a_peer_that_takes_a_few_bytes_now_and_then_is_left_at_the_deadline():
     stop = threading.Event()
 
     def sip():
-        # More than a segment each time, so that the window opens again and again.
+        # More than a segment each time, so that the window opens repeatedly.
         while not stop.wait(0.05):
             theirs.recv(100_000)
 
@@ -306,7 +306,7 @@ def test_a_port_that_is_taken_is_a_startup_error(cluster):
 def test_it_stops_promptly_with_streams_under_way_and_ends_all_its_threads(make_cluster, until):
     cluster = make_cluster(hop_timeout_s=240.0)
     before = set(threading.enumerate())
-    # One hop waits for its successor, one for its writer, and one connection lies idle.
+    # One hop waits for its successor, one for its writer, and one connection is idle.
     cluster.nodes[1].relay.hold_down_after = packet_bytes // 2
     for nodes, last in ((["n0", "n1"], True), (["n0"], False)):
         connection = cluster.connect("n0")
@@ -369,11 +369,11 @@ def test_an_address_is_known_before_anything_is_served(cluster):
 
 
 def test_server_hangs_up_on_its_writers_before_it_waits_for_the_hops_after_it(make_cluster):
-    """Whoever writes through a datanode that is stopped sees that one go: not a hop behind it, which lives."""
+    """The writer then sees its own datanode end, instead of blaming a later hop that lives."""
     node = make_cluster(nodes=1).coordinator.nodes["n0"]
     with raw(node) as writer:
         node.server.hang_up()
-        # It may have begun to greet; what is promised is an end.
+        # The stopping server may have begun a handshake; only its end is guaranteed.
         with contextlib.suppress(ConnectionResetError):
             while writer.recv(4096):
                 pass

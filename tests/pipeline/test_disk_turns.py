@@ -1,4 +1,4 @@
-"""The reactor's thread operates on a slow disk only if no other request waits for it meanwhile."""
+"""The reactor's thread operates on a slow disk only if no other request waits meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUICK_S, SLOW_S, VERY_SLOW_S = 0.0002, 0.004, 0.05
 
 
 def run(turns: DiskTurns, batches: list[int], disk_s: float) -> list[bool]:
-    """Serve batches of so many requests, each with an append and a sync. Return which ones a worker serves."""
+    """Serve batches of requests, each with an append and a sync. Return which ones a worker serves."""
     by_worker = []
     for requests in batches:
         turns.arrived(requests)

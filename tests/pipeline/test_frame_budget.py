@@ -1,4 +1,4 @@
-"""The account of frames that have begun: how much they hold together, and who goes when it is too much."""
+"""Memory of unfinished frames: how much is held, and which connection is closed above the limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_frame_begun_longest_ago_goes_over_the_budget_however_it_grows() -> None
     assert budget.hold("third", 1) == "first"
     assert budget.hold("first", 0) is None
     assert budget.held_bytes == 61
-    # A client that begins again is the youngest.
+    # A client that starts again counts as the newest.
     assert budget.hold("first", 40) == "second"
 
 
@@ -46,6 +46,6 @@ def test_a_crowd_is_counted_by_kind() -> None:
 def test_the_longest_that_a_client_has_to_say_fits_its_frame() -> None:
     receipts = [Receipt("dn-0123456789ab", b"m" * 16)] * pipeline_hops_max
     chunk = WrittenChunk(2**63 - 1, 2**63 - 1, 2**26, 2**32 - 1, receipts)
-    # A token of a path as long as may be, in base64.
+    # A token with a path of maximum length, in base64.
     longest = CompleteFile("t" * 48_000, [chunk] * file_chunks_max)
     assert client_frame_bytes_max / 2 < len(msgspec.msgpack.encode(longest)) < client_frame_bytes_max

@@ -1,4 +1,4 @@
-"""Whatever a peer puts into a frame, it is a message or a violation of the protocol, never a fault of ours."""
+"""Any bytes of a peer are either a message or a protocol violation, never an internal error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The handshake, each side against an attacker who says what it likes, or passes on what another one said."""
+"""Each side of the handshake with an attacker that invents messages or relays another's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COORDINATOR = Identity("ours", "coordinator", "coordinator", SIGNER, addresses=(
 TO_NODE = Target("datanode", "dn-1", "node.example:9866", "10.0.0.1:9866")
 TO_COORDINATOR = Target("coordinator", "coordinator", "names.example:9820", "10.0.0.9:9820")
 
-#: An attacker's change to the messages that pass it.
+#: An attacker's change of relayed messages.
 Change = Callable[[Message], Message]
 
 
@@ -48,7 +48,7 @@ def met(
     up: Change = as_it_is,
     channels: tuple[bytes, bytes] = (b"", b""),
 ) -> tuple[Peer, Peer]:
-    """Return what both sides make of each other, with somebody between. Raises PeerRefused, whoever refuses."""
+    """Return each side's view of the other, with an attacker in between. Raise PeerRefused of either side."""
     theirs = connecting(connector, b"c" * 16, target=target, channel=channels[0])
     ours = accepting(acceptor, b"a" * 16, down(next(theirs)), channel=channels[1], reached="10.0.0.1:9866")
     met_by_connector = told_by(theirs, up(next(ours)))
@@ -56,7 +56,7 @@ def met(
 
 
 def said_as(**fields: object) -> Change:
-    """Change what a Hello or Challenge says, as far as it says such a thing."""
+    """Change fields of a Hello or Challenge, if it has them."""
 
     def change(message: Message) -> Message:
         known = {name: value for name, value in fields.items() if name in message.__struct_fields__}
@@ -83,7 +83,7 @@ def test_a_service_is_meant_by_what_it_advertises_or_by_where_the_connection_end
 @pytest.mark.parametrize(
     ("meant", "answers"),
     [
-        # A relay: the gateway dials a stranger, who passes its words on to somebody who knows the secret.
+        # A relay: the gateway connects to a stranger, which relays its messages to a service with the secret.
         (TO_NODE, COORDINATOR),
         (Target("datanode", "dn-1", "evil.example:1", "192.0.2.1:1"), COORDINATOR),
         (Target("datanode", "dn-1", "evil.example:1", "192.0.2.1:1"), NODE),
@@ -107,7 +107,7 @@ def test_peer_that_is_not_meant_refuses(meant: Target, answers: Identity) -> Non
 )
 @pytest.mark.evidence("handshake-relayed")
 def test_relay_under_other_names_gets_no_proof(lie: dict[str, object]) -> None:
-    """The relay mends what the greeting says, so that the coordinator answers, and mends the answer, too."""
+    """The relay changes the greeting so that the coordinator answers, and changes the answer, too."""
     evil = Target("datanode", "dn-1", "evil.example:1", "192.0.2.1:1")
     mend = said_as(role="datanode", name="dn-1")
     with pytest.raises(PeerRefused, match="does not know the secret"):
@@ -138,7 +138,7 @@ def test_peer_of_another_cluster_is_refused_even_with_the_same_secret() -> None:
 
 @pytest.mark.evidence("handshake-relayed")
 def test_a_proof_that_is_shown_back_proves_nothing() -> None:
-    """Whoever answers a challenge with what it was shown knows no secret."""
+    """Echoing a challenge does not prove knowledge of the secret."""
     theirs = connecting(GATEWAY, b"c" * 16, target=TO_NODE)
     ours = accepting(NODE, b"a" * 16, next(theirs), reached="10.0.0.1:9866")
     challenge = next(ours)
@@ -148,7 +148,7 @@ def test_a_proof_that_is_shown_back_proves_nothing() -> None:
 
 
 def test_an_acceptor_that_is_asked_its_own_words_is_not_its_own_peer() -> None:
-    """The attacker opens two connections to one service, and has it answer itself."""
+    """The attacker opens two connections to one service, and lets it answer itself."""
     first = connecting(NODE, b"c" * 16, target=Target("datanode", "dn-1", "node.example:9866", ""))
     ours = accepting(NODE, b"a" * 16, next(first), reached="10.0.0.1:9866")
     other = accepting(NODE, b"b" * 16, next(connecting(NODE, b"c" * 16, target=TO_NODE)), reached="10.0.0.1:9866")
@@ -178,7 +178,7 @@ def test_a_service_is_let_in_by_the_secret_alone(role: str) -> None:
 
 
 def test_a_service_that_guesses_the_name_of_the_secret_gets_no_further() -> None:
-    """The name of a secret is in every greeting; who has heard it knows no more."""
+    """The name of a secret is in every greeting, and reveals nothing else."""
     name = SIGNER.handshake_secrets[0].name
     for proof in (b"", b"x" * 32, name):
         guessed = Hello(PROTOCOL_VERSION, "ours", "datanode", "dn-9", b"n" * 16, TO_NODE, [name])
@@ -215,7 +215,7 @@ def test_a_connection_in_tls_is_bound_to_its_certificate_and_is_not_sealed_twice
 
 
 def test_a_secret_is_replaced_while_services_go_on() -> None:
-    """First all verify the new one, then all sign with it, then the old one goes; no step shuts anybody out."""
+    """First all services verify with the new one, then all sign with it, then the old one is removed."""
     old, new = b"the secret of before", b"the secret of later"
     steps = [Signer(old), Signer(old, new), Signer(new, old), Signer(new)]
     for here, there in itertools.pairwise(steps):
@@ -261,7 +261,7 @@ def test_version_two_releases_apart_is_refused_with_both_ranges(
 
 
 def test_version_of_a_peer_that_knows_no_ranges_is_its_own() -> None:
-    """Its Hello and Challenge have no `newest`, and it does not see ours: the proofs cover what both know."""
+    """Its Hello and Challenge have no `newest`, and it ignores ours: the proofs cover the common fields."""
     peers = met(GATEWAY, NODE, TO_NODE, down=said_as(newest=0))
     assert [peer.version for peer in peers] == [PROTOCOL_VERSION_OLDEST] * 2
     assert peers[0].trusted and peers[1].trusted and peers[0].transcript == peers[1].transcript
@@ -272,7 +272,7 @@ def test_version_of_a_peer_that_knows_no_ranges_is_its_own() -> None:
 
 
 def test_version_that_is_changed_on_its_way_ends_in_a_refusal() -> None:
-    """Nobody between can have two new sides speak an old version by telling one of them less than the other."""
+    """An attacker cannot make two new sides use an old version by lowering the offered one."""
     for change in ({"newest": 5}, {"newest": 7}):
         with pytest.raises(PeerRefused, match="does not know the secret"):
             met(GATEWAY, NODE, TO_NODE, down=said_as(**change))

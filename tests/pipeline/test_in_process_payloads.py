@@ -1,4 +1,4 @@
-"""A client in a datanode's own process, as its gateway is: large payloads stay where they are, all else holds."""
+"""A client in a datanode's process, like its gateway: large payloads are passed in memory, and verified."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATA = os.urandom(3 * MIB + 17)
 
 @pytest.fixture
 def given(monkeypatch):
-    """The length of everything that is handed over."""
+    """Return the lengths of all payloads passed in memory."""
     lengths = []
     give = InProcessPayloads.give
 
@@ -42,7 +42,7 @@ def given(monkeypatch):
 
 @pytest.fixture
 def living_in_n0(make_cluster):
-    """A cluster whose writer lives in the process of n0's data server, and knows it."""
+    """Yield a cluster whose writer runs in the process of n0's data server, and detects that."""
     cluster = make_cluster(nodes=4)
     node, here = cluster.nodes[0], ServedHere()
     me = Identity("test-cluster", "datanode", node.name, cluster.signer)
@@ -59,7 +59,7 @@ def living_in_n0(make_cluster):
 
 @pytest.fixture
 def pair():
-    """Both ends of a connection, in one process that knows it: who connected, and who serves."""
+    """Yield both ends of a connection within one process: the connector and the server."""
     here = ServedHere()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = SocketConnection(socket.create_connection(listener.getsockname()), "who serves")
@@ -87,7 +87,7 @@ def test_a_small_file_goes_as_it_goes_to_anybody(living_in_n0, given):
 
 
 def test_payload_is_handed_only_to_the_other_end(living_in_n0, given):
-    """Somebody stands in between, so that the other end is another's."""
+    """A relay is in between, so the other end is not the server's."""
     head = living_in_n0.nodes[0]
     head.address = head.relay.address
     living_in_n0.write(DATA)
@@ -117,7 +117,7 @@ def test_a_writer_that_goes_in_the_middle_leaves_nothing(living_in_n0, given, un
 
 
 def test_payload_changed_in_memory_is_refused_by_the_head(living_in_n0):
-    """It verifies what it is handed as it does everything."""
+    """It verifies payloads passed in memory, too."""
     connection = living_in_n0.connect("n0")
     allocated = living_in_n0.coordinator.allocated(["n0"])
     living_in_n0.send_first(connection, allocated, DATA[:packet_bytes], last=False)

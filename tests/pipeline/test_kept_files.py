@@ -1,4 +1,4 @@
-"""Files that are kept open for the next reader: few, not for long, and never closed under somebody who reads."""
+"""Files are kept open for the next reader: few, briefly, and never closed during a read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hop that is slow: its predecessor notices, nobody else is blamed, and the writer's source waits for it."""
+"""A slow hop is measured by its predecessor, no other is blamed, and the writer's source waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCK_BYTES = 8 * MIB
 
 
 def hold_up(node, kind, wait):
-    """Whatever the disk of a node is asked for of this kind, `wait` comes first."""
+    """Call `wait` before each effect of this kind on a node's disk."""
     perform = node.driver._perform[kind]
 
     def held_up(effect):

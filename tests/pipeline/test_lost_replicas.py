@@ -1,4 +1,4 @@
-"""A replica that is gone again before anybody was told of it: the datanode says so, last, or when asked."""
+"""A replica that is lost before it was reported: the datanode reports the loss, last or when asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_replica_that_is_lost_just_after_it_was_sealed_is_said_to_be_gone_last
     added = node.changes.added
 
     def lost_meanwhile(replica):
-        """Its disk fails now, and says what it held before the pipeline says that it holds it."""
+        """Let its disk fail now, and report the replicas before the pipeline reports them as held."""
         node.driver.run(node.store.delete(replica.chunk, replica.version))
         node.changes.removed(replica)
         node.changes.take()

@@ -1,4 +1,4 @@
-"""Data over TLS: what holds in plain text holds, and nobody on the way reads it."""
+"""Data over TLS: all guarantees of plain text, and secrecy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_tls_goes_on_after_a_node_that_dies_in_the_middle_of_a_chunk(cluster):
 
 
 def test_tls_shows_an_eavesdropper_nothing_of_a_file(make_cluster, authority):
-    """Every byte that client and nodes send each other is recorded, and compared with the file."""
+    """Record every byte between client and nodes, and compare it with the file."""
     data = b"".join(b"%08d: the balance of account 4711 is secret\n" % line for line in range(50_000))
     fragment = b"account 4711"
     for wanted_authority, is_seen in ((None, True), (authority, False)):
@@ -123,7 +123,7 @@ def test_channel_is_the_same_at_both_ends_and_empty_without_tls(cluster, trustin
 
 
 def test_channel_keeps_a_service_from_passing_on_what_is_meant_for_another(cluster, authority):
-    """The attacker has its address and a certificate of the same authority, ends TLS, and passes messages on."""
+    """The attacker has the address and a certificate of the same CA, terminates TLS, and relays messages."""
     own = TlsIdentity(authority.issue(["127.0.0.1", "thief"]), "127.0.0.1")
     node = cluster.nodes[0]
     with socket.create_server(("127.0.0.1", 0)) as door:

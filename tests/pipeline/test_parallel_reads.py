@@ -1,4 +1,4 @@
-"""Large reads by several threads: from several datanodes, exact whatever fails, bounded, and not on one host."""
+"""Large reads by several threads: from several datanodes, exact despite faults, limited, and not on one host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def written(make_cluster):
 
 
 def written_on(cluster):
-    """A file of two chunks; connections of the writer are gone."""
+    """Write a file of two chunks, and close the writer's connections."""
     cluster.write(DATA, 16 * MIB)
     cluster.pool.close_all()
     for node in cluster.nodes:
@@ -117,7 +117,7 @@ def test_datanode_that_cannot_be_reached_is_tried_once_before_a_large_read(writt
     avoided: set[str] = set()
     assert reads.are_worthwhile(opened(written), 0, len(DATA), avoided)
     assert avoided == {"n0"}
-    # Nobody connects there any more: whoever took the address would hear of it.
+    # Nobody connects there any more, since another server may have the address.
     with socket.create_server(address) as listener:
         listener.setblocking(False)
         assert reads.read(opened(written), 0, len(DATA), avoided) == DATA
@@ -136,7 +136,7 @@ def test_large_read_tells_that_no_replica_is_good_and_leaves_nothing_behind(writ
         with FileSource(written.driver, opened(written), reads) as source, pytest.raises(ChunkUnavailable):
             call(source)
     with FileSource(written.driver, opened(written), reads) as source:
-        # The bytes before the damage can be read, and those after it.
+        # The bytes before and after the damage are readable.
         assert source.read_at(0, 12 * MIB) == DATA[: 12 * MIB]
         assert source.read_at(18 * MIB, MIB) == DATA[18 * MIB : 19 * MIB]
 

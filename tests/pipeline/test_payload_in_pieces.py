@@ -1,4 +1,4 @@
-"""A payload that is received in pieces: the same bytes in the same order, wherever laid, however they come."""
+"""A payload received in pieces: the same bytes in order, whatever buffers and segments are used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LENGTHS = (
 
 @pytest.fixture
 def pair():
-    """Both ends of a connection past its hello, with little room between them."""
+    """Yield both ends of a connection after its handshake, with small socket buffers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         near = socket.create_connection(listener.getsockname(), timeout=PATIENCE_S)
         far, _address = listener.accept()
@@ -50,7 +50,7 @@ def pair():
 
 @pytest.fixture
 def beside():
-    """Run something on a thread of its own; what it raised, once it has ended."""
+    """Run a function on a thread; yield its exception once it has ended."""
     threads, faults = [], []
 
     def run(act):
@@ -116,12 +116,12 @@ def test_pieces_of_any_size_are_the_payload_and_the_next_frame_follows(pair, bes
 
 @pytest.mark.evidence("slow-peer")
 def test_slow_receiver_of_a_long_payload_gets_it_all(pair, beside, stored, monkeypatch):
-    """Each of the kernel's steps has the deadline; that they take longer together is no fault."""
+    """Each system call has the deadline, not all of them together."""
     ours, theirs = pair
     sendfile, interrupted = os.sendfile, []
 
     def send_a_little(out, source, offset, count):
-        # As after a signal.
+        # Simulate an interruption by a signal.
         interrupted.append(offset)
         return sendfile(out, source, offset, min(count, checksum_block_bytes))
 
@@ -151,7 +151,7 @@ def test_receiver_that_takes_next_to_nothing_is_left_at_the_deadline(pair, store
     sendfile, now_s = os.sendfile, [0.0]
 
     def send_next_to_nothing(out, source, offset, count):
-        # As after the kernel has waited for room.
+        # Simulate a partial send after waiting for buffer space.
         now_s[0] += 0.3
         return sendfile(out, source, offset, 1000)
 

@@ -1,4 +1,4 @@
-"""A datanode shows that it holds a replica: by what nobody can say who has not read it since it was asked."""
+"""A datanode proves that it holds a replica, which is impossible without reading it after the challenge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many participants on one thread: who waits holds nobody up, and every wait has an end."""
+"""Many participants on one thread: a waiting one delays no other, and every wait ends."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def begin(reactor):
 
 @pytest.fixture
 def pair():
-    """Make connections past their hello, each with the socket at its other end."""
+    """Yield connections after their handshake, each with the socket at its other end."""
     with contextlib.ExitStack() as opened:
 
         def make():
@@ -101,7 +101,7 @@ def framed(data, offset=0):
 
 
 def echo(connection, rounds):
-    """Send back what comes."""
+    """Send back everything that arrives."""
     for _ in range(rounds):
         frame = yield from fx.next_request(connection, timeout_s=PATIENCE_S)
         yield from fx.send(connection, frame.message, bytes(frame.payload), timeout_s=PATIENCE_S)
@@ -189,7 +189,7 @@ def test_a_quick_disk_is_waited_for_and_a_slow_one_is_not(begin, pair, driver):
     assert at_disk[0] == "test-reactor"
     assert "worker" in at_disk[-1]
     assert set(on) == {"test-reactor"}, "who has been to the disk goes on beside the reactor"
-    # While it is at the slow disk, others are answered.
+    # While it works on the slow disk, others are served.
     other, its_peer = pair()
     begin(echo(other, 1))
     theirs.sendall(framed(b"sync"))
@@ -322,7 +322,7 @@ def test_silence_ends_at_the_deadline_and_a_drip_does_not_move_it(begin, pair):
 
 
 def test_an_earlier_deadline_than_all_others_is_kept(begin, pair):
-    """The reactor is asleep until the first when the second comes, from another thread."""
+    """The reactor sleeps until the first deadline when the second one arrives, from another thread."""
     begin(fx.receive(pair()[0], timeout_s=1000.0))
     time.sleep(0.05)
     began = time.monotonic()
@@ -358,7 +358,7 @@ def test_tickets_that_others_fire_and_tickets_that_nobody_does(begin):
 
 
 def test_a_ticket_is_fired_at_its_deadline_a_thousand_times(begin):
-    """Whichever comes first, the participant goes on once."""
+    """Whichever happens first, the participant continues once."""
     for _ in range(1000):
         ticket = fx.Ticket()
         outcome = begin(fx.wait(ticket, timeout_s=0.0005))
@@ -410,7 +410,7 @@ def test_one_that_was_never_started_can_be_stopped(driver):
 
 @pytest.mark.evidence("flood")
 def test_receiver_without_a_pause_lets_the_others_go_first(begin, pair):
-    """Its frames are taken by turns with everybody else's, though there is always another one."""
+    """Its frames take turns with all others, although there is always another one."""
     connection, theirs = pair()
     (other, its_peer), order, sent = pair(), [], threading.Event()
 
@@ -431,7 +431,7 @@ def test_receiver_without_a_pause_lets_the_others_go_first(begin, pair):
 
 @pytest.mark.evidence("thread-suspended")
 def test_a_thread_that_comes_back_late_takes_nothing_from_its_successor(begin, pair, reactor, caplog, monkeypatch):
-    """It was suspended just before it would have waited for all connections."""
+    """It was suspended just before it would have polled all connections."""
     monkeypatch.setattr("peacefs.runtime.reactor.reactor_stuck_s", 0.2)
     poll, late, may_go_on = reactor._poll, [], threading.Event()
 

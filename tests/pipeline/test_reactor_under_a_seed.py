@@ -37,7 +37,7 @@ from peacefs.runtime.thread_driver import ThreadDriver
 _CONNECTIONS = 200
 _SIZES = (0, 1, 300, 300, 300, 5000, 5000, frame_ahead_bytes - 100, frame_ahead_bytes + 1, 200 * KIB)
 _SILENCE_S = 2.0
-#: Within which what came whole must be answered, on a machine that is busy with other things as well.
+#: Maximum time to answer a complete request, on a busy machine.
 _ANSWER_S = 6.0
 _PATIENCE_S = 120.0
 _DRIPPED = [bytes([byte]) for byte in encode(Packet(1, bytes(300)), 0)[:200]]
@@ -45,27 +45,27 @@ _DRIPPED = [bytes([byte]) for byte in encode(Packet(1, bytes(300)), 0)[:200]]
 
 @dataclass(eq=False)
 class Peer:
-    """The far end of a connection, and what it will do."""
+    """The far end of a connection, and its planned behaviour."""
 
     sock: socket.socket
     ending: str
-    #: Pauses, each with what is sent after it; and where in all that is sent each request ends.
+    #: Pauses, each with the data sent after it; and the offset at which each request ends.
     pieces: deque[tuple[float, bytes]]
     ends: deque[int]
     takes_from_s: float
     sent: int = 0
     due_s: float = 0.0
     reader: FrameReader = field(default_factory=FrameReader)
-    #: The chunks of a request, and the bytes of the answer for each.
+    #: The chunks of a request, and the size of the answer for each.
     answers: list[tuple[int, bytes]] = field(default_factory=list)
-    #: When each request had gone out whole.
+    #: When each request had been sent completely.
     whole_s: list[float] = field(default_factory=list)
     slowest_s: float = 0.0
     fault: Exception | None = None
     is_over: bool = False
 
     def go_on(self, now_s: float) -> None:
-        """Send what is due, as far as it goes."""
+        """Send what is due, as far as possible."""
         while self.pieces and self.due_s <= now_s:
             _pause_s, data = self.pieces[0]
             try:
@@ -99,7 +99,7 @@ class Peer:
 
 
 def planned(number: int, random: Random, sock: socket.socket, store: dict[int, bytes]) -> Peer:
-    """Up to four requests, each of up to three packets; the last of them perhaps not to its end."""
+    """Plan up to four requests of up to three packets. The last one may be incomplete."""
     ending = random.choice((*("stay",) * 8, *("cut", "silent") * 2, "drip"))
     sent, ends = b"", deque()
     for turn in range(random.randint(1, 4)):
@@ -107,7 +107,7 @@ def planned(number: int, random: Random, sock: socket.socket, store: dict[int, b
         packets = random.randint(1, 3)
         for packet in range(packets):
             is_last = packet == packets - 1
-            # Only the last of a chunk may end inside a block.
+            # Only a chunk's last packet may end inside a block.
             data = random.randbytes(random.choice(_SIZES) if is_last else 64 * KIB)
             content += data
             sent += encode(Packet(chunk, block_checksums(data), is_last), len(data)) + data
@@ -125,13 +125,13 @@ def planned(number: int, random: Random, sock: socket.socket, store: dict[int, b
         for start, end in itertools.pairwise(cuts)
     )
     if ending == "drip":
-        # The beginning of a frame, and for much longer than it may take the rest of it.
+        # Send the beginning of a frame, and the rest after its deadline.
         pieces.extend((_SILENCE_S / 10, byte) for byte in _DRIPPED)
     return Peer(sock, ending, pieces, ends, time.monotonic() + random.choice((0.0, 0.0, 0.0, 0.7)))
 
 
 def serving(connection: SocketConnection, store: ChunkStore) -> fx.Steps[None]:
-    """Take chunks in, as a pipeline's last hop does, and answers with what has come when each is sealed."""
+    """Receive chunks like a pipeline's last hop, and answer with the content when each is sealed."""
     while True:
         frame = yield from fx.next_request(connection, timeout_s=_SILENCE_S)
         content = bytes(frame.payload)
@@ -146,7 +146,7 @@ def serving(connection: SocketConnection, store: ChunkStore) -> fx.Steps[None]:
 
 
 def answer_to(content: bytes) -> bytes:
-    """Many times as long where it is short: so that it does not go out at once."""
+    """Make short answers many times longer, so that they cannot be sent at once."""
     return content * (20 if len(content) < frame_ahead_bytes else 1)
 
 
@@ -158,7 +158,7 @@ def whole(store: ChunkStore, chunk: int) -> fx.Steps[bytes]:
 
 
 def slow_now_and_then(driver: ThreadDriver, random: Random) -> None:
-    """Most syncs take no time, some what a disk takes, a few what a disk takes that is about to fail."""
+    """Make most syncs instant, some as slow as a disk, and a few as slow as a failing disk."""
     sync, lock = driver._perform[fx.Sync], threading.Lock()
 
     def slowly(effect: fx.Sync) -> None:
@@ -171,7 +171,7 @@ def slow_now_and_then(driver: ThreadDriver, random: Random) -> None:
 
 
 def play(peers: list[Peer]) -> None:
-    """Until all have got all their answers, or have been hung up on."""
+    """Run until all peers have their answers, or are disconnected."""
     give_up_s = time.monotonic() + _PATIENCE_S
     with selectors.DefaultSelector() as selector:
         for peer in peers:

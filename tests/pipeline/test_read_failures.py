@@ -1,4 +1,4 @@
-"""Replicas that fail a reader: another gives the rest, what is corrupt is reported, no bad byte comes out."""
+"""Replicas that fail during a read: another one continues, corruption is reported, and no bad byte is returned."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 from peacefs.runtime import effects as fx
 
 DATA = os.urandom(4 * MIB + 5)
-#: A deadline of a reader that is the thing under test; what prepares it has the usual ones.
+#: The reader's deadline under test. Preparations use the usual ones.
 _READER_S = 4.0
 
 
@@ -76,7 +76,7 @@ def test_a_small_replica_is_verified_as_well(make_cluster):
 
 
 def send_as_far_as(node, stop, then):
-    """The node's answers go out up to that byte of the chunk, in the middle of a frame; what is to happen then."""
+    """Send a node's answers up to a byte of the chunk, within a frame; then do something."""
     perform = node.driver._perform[fx.SendFile]
 
     def send(effect):
@@ -96,7 +96,7 @@ def offsets_asked_for(messages):
 @pytest.mark.parametrize("stop", [0, 100, packet_bytes - 1, 2 * MIB + 100, read_packet_bytes, len(DATA) - 1])
 @pytest.mark.evidence("datanode-fails-in-a-read")
 def test_a_disk_that_fails_while_it_is_read_costs_nobody_a_byte(written, messages_sent, stop):
-    """However much of the answer has gone out: the datanode hangs up, and the next one continues."""
+    """However much of the answer was sent, the datanode hangs up, and the next one continues."""
 
     def fail():
         raise OSError(errno.EIO, "Input/output error")
@@ -151,7 +151,7 @@ def test_a_bit_that_flips_on_the_way_is_found_by_the_reader(written):
 
 
 def read_by_a_datanode(cluster, name="n1"):
-    """As a gateway reads what lies elsewhere: over connections that are sealed."""
+    """Read like a gateway from another datanode: over sealed connections."""
     reader, read = FileReader("file-token", cluster.layout(), 0, len(DATA)), bytearray()
     room = memoryview(bytearray(MIB))
     while (piece := cluster.coordinator.nodes[name].driver.run(reader.next_piece(room))) is not None:
@@ -169,7 +169,7 @@ def test_a_datanode_reads_what_lies_on_another_whole_and_leaves_one_whose_file_b
 
 @pytest.mark.parametrize("at", [packet_bytes + 4000, 3 * MIB])
 def test_a_bit_that_flips_between_datanodes_costs_the_connection_and_blames_no_replica(written, at):
-    """The checksum may have been changed with it, by whoever changed it; the seal is not."""
+    """Whoever changed the data may have changed its checksum, too, but not the seal."""
     written.nodes[0].relay.flip_up_at = at
     assert read_by_a_datanode(written) == DATA
     assert reported(written) == []
@@ -188,7 +188,7 @@ def test_bytes_are_received_where_they_are_wanted_over_what_a_bad_replica_left_t
             room[: len(piece)] = piece
         room = room[len(piece) :]
     assert target == DATA[offset:]
-    # A first block that is wanted in part is received elsewhere.
+    # A partly wanted first block is received into another buffer.
     assert laid_there >= len(target) - packet_bytes - len(DATA) % MIB
     assert [node for _, node in reported(written)] == ["n0"]
 
@@ -384,7 +384,7 @@ def test_a_report_names_the_version_that_was_read(written):
 
 
 def test_a_node_that_failed_one_range_of_an_open_file_is_asked_last_for_all_that_follow(written):
-    """Ranges double as a file is read on: one that hangs would cost each of them its deadline."""
+    """Ranges double as a file is read, and each would wait for a hanging node's deadline."""
     layout = written.layout()
     written.nodes[0].relay.stop()
     connect, asked = written.driver._perform[fx.Connect], []

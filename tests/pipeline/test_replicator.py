@@ -1,4 +1,4 @@
-"""A replica copied to other nodes on the coordinator's order: same version, same bytes, verified on the way."""
+"""A replica is copied to other nodes on the coordinator's order: same version and bytes, verified on the way."""
 
 from __future__ import annotations
 
@@ -119,6 +119,6 @@ def test_copies_for_balancing_keep_to_their_own_rate_and_those_for_repair_do_not
         started_s = time.monotonic()
         source.driver.run(source.replicator.replicate(order(cluster, chunk, ["n1"], bytes_per_second=rate)))
         took_s[rate] = time.monotonic() - started_s
-    # A packet goes at once; the rest, of two MiB, takes two seconds.
+    # The first packet goes at once; the remaining two MiB take two seconds.
     assert took_s[1.0 * MIB] > 1.5 and took_s[1.0 * MIB] - took_s[0.0] > 0.5
     assert cluster.read(layout=cluster.layout_on("n1")) == DATA

@@ -1,4 +1,4 @@
-"""Sealed records, against whoever sits on the wire: changed, repeated, left out, moved, cut short, reflected."""
+"""Sealed records with an attacker on the wire: changed, repeated, left out, moved, cut short, reflected."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_sealed_bytes_come_out_however_they_are_cut() -> None:
         lambda first, second, third: [first[:3] + bytes([first[3] - 1]) + first[4:]],
         lambda first, second, third: [first[:-16] + second[-16:]],
         lambda first, second, third: [b"pf" + bytes(60)],
-        # From another connection, or back to who sent it.
+        # From another connection, or reflected to its sender.
         lambda first, second, third: [b"".join(Sealer(FRO).seal(WORDS[0]))],
     ],
     ids=["repeated", "dropped", "left out", "swapped", "seal", "data", "length", "spliced", "plain", "reflected"],

@@ -1,4 +1,4 @@
-"""Readers on a datanode's own host get the open files of large chunks: what they promise holds as over TCP."""
+"""Readers on a datanode's host get open files of large chunks, with the same guarantees as over TCP."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def kinds(messages, *wanted):
 
 
 def asked_in_turn(messages):
-    """Return the nodes that were asked for data, in turn, and how, as far as this tells them apart."""
+    """Return the nodes that were asked for data, in order, and how."""
     return kinds(messages, RequestDescriptor, ReadChunk)
 
 
@@ -57,7 +57,7 @@ def open_descriptors():
 
 
 def shared_descriptor(cluster, name="n0", *, token=None):
-    """A replica's file, as a reader gets it; and the answer."""
+    """Return a replica's open file as a reader gets it, and the answer."""
     layout = cluster.layout().chunks[0]
     tcp = cluster.connect(name)
     lender = cluster.driver.run(fx.connect(tcp.local_address, name))
@@ -119,7 +119,7 @@ def test_file_that_shows_less_than_its_replica_is_read_from_the_shared_file(writ
 def test_datanode_that_does_not_know_the_replicas_length_is_asked_for_the_bytes(
     written, messages_sent, monkeypatch, length
 ):
-    """Datanodes of release 0.1.0 do not give it; a length below the file's own cannot be right."""
+    """Datanodes of release 0.1.0 do not send the length; a length below what the file uses cannot be right."""
     monkeypatch.setattr(
         "peacefs.datanode.pipeline.chunk_server.DescriptorShared", lambda sums, _: DescriptorShared(sums, length)
     )
@@ -318,7 +318,7 @@ def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
 
 @pytest.mark.evidence("disk-hangs")
 def test_shared_descriptor_whose_disk_hangs_is_left_and_late_bytes_go_nowhere(make_cluster, monkeypatch, until):
-    """The files are opened beforehand: of what a busy machine holds up only the disk is waited for briefly."""
+    """Files are opened in advance, so that a busy machine delays nothing but the tested disk read."""
     cluster = make_cluster(shares_descriptors=True)
     cluster.write(DATA)
     descriptors = SharedDescriptors(kept_max=len(cluster.nodes))
@@ -354,7 +354,7 @@ def test_reader_without_a_shared_descriptor_reads_over_tcp(make_cluster, message
         # Nobody has this name there.
         for node in cluster.nodes:
             node.server._me = dataclasses.replace(node.server._me, local_socket="peacefs-elsewhere")
-    # A client that has not been told of a local socket yet.
+    # The client does not know a local socket yet.
     cluster.pool.close_all()
     wants_none = why == "the client wants none"
     cluster.pool = ConnectionPool(Identity("test-cluster", "client", "test", None), local_sockets=not wants_none)
@@ -366,7 +366,7 @@ def test_reader_without_a_shared_descriptor_reads_over_tcp(make_cluster, message
 def test_short_circuit_read_of_a_datanode_from_another_on_its_host_goes_over_a_sealed_connection(
     written, messages_sent
 ):
-    """With keys of its own for the local socket, which is an address of the lender's as its port is."""
+    """The local socket has keys of its own. Its address counts as the lender's, like the port."""
     node = written.nodes[1]
     reader = FileReader("file-token", written.layout_on("n0"), 0, len(DATA))
     read = bytearray()
@@ -387,5 +387,5 @@ def test_no_descriptor_is_left_open(written, until):
         reader = FileReader("file-token", written.layout(), 0, len(DATA))
         written.driver.run(reader.next_piece())
         written.driver.run(reader.close())
-    # A connection to the data server and one to its local socket stay, with their other ends and the relay's.
+    # One connection to the data server and one to its local socket remain, with their other ends and the relay's.
     until(lambda: open_descriptors() <= before + 8, "files are closed at both ends")

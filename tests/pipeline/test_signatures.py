@@ -1,4 +1,4 @@
-"""The signatures of tokens and receipts, and the cost of signing among busy threads."""
+"""Signatures of tokens and receipts, and the cost of signing among busy threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_receipt_is_for_exactly_one_replica():
 
 
 def test_signing_waits_for_no_busy_thread():
-    """It keeps the interpreter lock: who gives it up among busy threads waits for a whole switch interval."""
+    """It keeps the interpreter lock: releasing it among busy threads costs a whole switch interval."""
     signer, stop = Signer(b"a secret"), threading.Event()
     text = signer.sign(ChunkRead(1e12, 5))
 

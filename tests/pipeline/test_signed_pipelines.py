@@ -1,4 +1,4 @@
-"""A hop connects to no address but those in its token, whatever a writer says."""
+"""A hop connects only to addresses in its token, whatever a writer says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stranger():
 
 
 def permit_through(cluster, *hops):
-    """A token of the coordinator for a pipeline of these, and its chunk."""
+    """Return a token of the coordinator for a pipeline of these nodes, and its chunk."""
     allocated = cluster.coordinator.allocated(["n0"])
     permit = ChunkWrite(1e12, allocated.chunk, allocated.version, list(hops))
     return cluster.signer.sign(permit), permit
@@ -41,7 +41,7 @@ def answer_to(cluster, token, permit):
 
 
 def test_a_hop_connects_to_the_address_in_its_token(cluster, stranger):
-    """So that the tests beside this one could fail."""
+    """This shows that the other tests here could fail."""
     answer = answer_to(cluster, *permit_through(cluster, cluster.nodes[0].hop, stranger.hop("n1")))
     assert isinstance(answer, Failure) and answer.culprit == "n1"
     assert stranger.connections > 0

@@ -1,4 +1,4 @@
-"""One TLS connection, with Python's own `ssl` at its other end: records and frames need not begin together."""
+"""A TLS connection with Python's `ssl` at its other end: records and frames need not start together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> TlsIdentity:
 
 @pytest.fixture
 def pair(tls: TlsIdentity) -> Iterator[Callable[[], Pair]]:
-    """Make connections past their hello, each with the `ssl` socket at its other end."""
+    """Yield connections after their handshake, each with the `ssl` socket at its other end."""
     with contextlib.ExitStack() as opened:
 
         def make() -> Pair:
@@ -74,7 +74,7 @@ def framed(data: bytes, offset: int = 0) -> bytes:
 
 
 def test_frames_of_one_record_all_reach_a_participant_of_the_reactor(pair, reactor):
-    """The socket has nothing more to say once the first has come: the others wait decrypted."""
+    """After the first frame the socket is not readable: the other frames are already decrypted."""
     connection, other = pair()
     offsets: list[int] = []
     over = threading.Event()
@@ -86,7 +86,7 @@ def test_frames_of_one_record_all_reach_a_participant_of_the_reactor(pair, react
 
     reactor.run(take(), lambda fault: over.set() if fault is None else None)
     for first in (0, 6):
-        # Some of these are shorter than what is taken ahead, and all together are longer.
+        # Some of these are shorter than what is read ahead, and together they are longer.
         other.sendall(b"".join(framed(os.urandom(frame_ahead_bytes // 5), first + number) for number in range(6)))
     assert over.wait(PATIENCE_S), offsets
     assert offsets == list(range(12))
@@ -110,7 +110,7 @@ def test_frames_in_records_of_a_byte_each_reach_a_participant_of_the_reactor(pai
 
 
 def test_answers_that_the_peer_does_not_take_at_once_are_sent_when_it_does(pair, reactor):
-    """The reactor sends what goes, and the rest of what is encrypted later, in order."""
+    """The reactor sends what it can, and the encrypted rest later, in order."""
     connection, other = pair()
     over = threading.Event()
     answers = [os.urandom(200_000) for _ in range(5)]
@@ -176,7 +176,7 @@ def test_file_is_sent_as_the_payload_of_a_frame(pair, tmp_path):
 
 
 def test_one_thread_sends_while_another_receives(tls):
-    """At both ends, and none waits for the other to be done."""
+    """This holds at both ends, and neither waits for the other to finish."""
     near, far = (SocketConnection(end, "the other end") for end in socket.socketpair())
     shaking = threading.Thread(target=near.secure, args=(tls.server_context(),))
     shaking.start()

@@ -1,4 +1,4 @@
-"""The ordinary way: what is written through a pipeline is on every node and is read back, byte for byte."""
+"""The normal case: data written through a pipeline is on every node and is read back unchanged."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_many_writers_at_once_keep_their_files_apart(cluster):
 
 
 def test_the_same_chunk_sent_again_gets_the_same_acknowledgement(cluster):
-    """A repeated request is answered as the first was: the writer may not have heard the answer."""
+    """The writer may not have received the first answer."""
     allocated = cluster.coordinator.allocated(["n0", "n1", "n2"])
     data = os.urandom(3000)
     answers = []

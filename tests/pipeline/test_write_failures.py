@@ -1,4 +1,4 @@
-"""Pipelines that break: another takes over, the culprit is named, and nothing false is ever acknowledged."""
+"""Broken pipelines: another pipeline continues, the faulty hop is named, and nothing false is acknowledged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def kill_in_the_middle(relay):
 
 
 def kill_before_the_acknowledgement(relay):
-    # Challenge and Welcome are some 150 bytes; the acknowledgement does not fit in what is left.
+    # Challenge and Welcome have about 150 bytes, so the acknowledgement does not fit into the rest.
     relay.cut_up_after = 200
 
 
@@ -75,7 +75,7 @@ def test_a_small_chunk_too_survives_the_death_of_a_hop(make_cluster, victim):
 
 @pytest.fixture
 def fired(monkeypatch):
-    """The deadlines, in seconds, that were over while somebody waited for a frame."""
+    """Return the deadlines, in seconds, that passed while somebody waited for a frame."""
     deadlines = []
     receive = SocketConnection.receive
 
@@ -91,8 +91,8 @@ def fired(monkeypatch):
 
 
 def test_a_hop_that_hangs_is_given_up_at_its_deadline_by_the_one_before_it(make_cluster, fired):
-    """All at once, for they wait most of the time: the hops' deadlines lie 1.2 s apart, and who is held up for
-    longer than that by a busy machine is given up in place of the one that hangs.
+    """The cases run concurrently, since they mostly wait. Deadlines of hops are 1.2 s apart; a longer delay of a
+    busy machine would blame the wrong hop.
     """
     deadline_s = 4.8
     hangs = list(itertools.product(["n0", "n1", "n2"], [1000, 2 * MIB]))
@@ -103,7 +103,8 @@ def test_a_hop_that_hangs_is_given_up_at_its_deadline_by_the_one_before_it(make_
         written = list(threads.map(lambda cluster: cluster.write(DATA), clusters))
     assert [stats.failed_nodes for _, stats in written] == [(victim,) for victim, _ in hangs]
     assert [cluster.read() == DATA for cluster in clusters] == [True] * len(hangs)
-    # Not the time that it took, which is the machine's as well: a default would be several times this deadline.
+    # Compare the deadline, not the elapsed time, which depends on the machine: a default would be several times
+    # this.
     assert len(fired) >= len(hangs) and max(fired) <= deadline_s
 
 
@@ -139,7 +140,7 @@ def test_the_number_of_attempts_is_bounded(make_cluster):
 def test_staged_replicas_of_a_broken_pipeline_are_dropped(make_cluster, until):
     cluster = make_cluster(nodes=4)
     kill_in_the_middle(cluster.coordinator.nodes["n1"].relay)
-    # More than the sockets on the way can hold: the head cannot have got it all when its successor dies.
+    # More than all socket buffers hold, so the head lacks some of it when its successor dies.
     cluster.write(os.urandom(24 * MIB), block_bytes=24 * MIB)
     until(lambda: all(node.is_quiet() for node in cluster.nodes), "every hop has let go")
     assert [len(node.store.replicas()) for node in cluster.nodes] == [1, 0, 1, 1]
@@ -228,7 +229,7 @@ def test_a_hop_that_acknowledges_something_else_is_not_believed(make_cluster, mo
 
     monkeypatch.setattr(cluster.nodes[1].store, "seal", forgetful)
     _, stats = cluster.write(DATA)
-    # n1 finds that n2 holds something else than itself; with n2 gone, n0 finds the same of n1.
+    # n1 finds that n2 holds something else; without n2, n0 finds the same about n1.
     assert "n1" in stats.failed_nodes
     assert all(receipt.node != "n1" for receipt in cluster.coordinator.completed[0].chunks[0].receipts)
     assert cluster.read() == DATA
@@ -236,7 +237,7 @@ def test_a_hop_that_acknowledges_something_else_is_not_believed(make_cluster, mo
 
 @pytest.mark.evidence("acknowledged-is-durable")
 def test_a_hop_that_does_not_account_for_those_after_it_is_not_believed(make_cluster, monkeypatch):
-    """A file would count as replicated as it is not, if its writer took what receipts there are."""
+    """Otherwise the writer would accept too few receipts, and the file would count as replicated."""
     cluster = make_cluster(nodes=4)
     compare = cluster.nodes[1].pipeline._compare
 
@@ -393,7 +394,7 @@ def test_a_hop_that_hears_nothing_names_the_hop_before_it(make_cluster):
 
 
 def test_a_replica_that_was_acknowledged_survives_a_repetition_that_fails(make_cluster):
-    """The writer sends again, because it did not hear the answer, and a hop has died meanwhile."""
+    """The writer sends again because it got no answer, and a hop has died meanwhile."""
     cluster = make_cluster(nodes=2)
     allocated = cluster.coordinator.allocated(["n0", "n1"])
     data = b"acknowledged"
@@ -416,7 +417,7 @@ def test_the_reason_reaches_the_writer_in_plain_words(make_cluster):
 
 
 def test_a_writer_that_was_stopped_after_its_grant_asks_for_another(make_cluster, monkeypatch):
-    """A virtual machine that is moved, a long collection of garbage: what it wanted to write can still be."""
+    """For instance a migrated virtual machine, or a long garbage collection: its data can still be written."""
     cluster = make_cluster(nodes=3)
     allocated = cluster.coordinator.allocated
     lifetimes = itertools.chain([-60.0], itertools.repeat(60.0))

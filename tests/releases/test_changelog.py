@@ -1,4 +1,4 @@
-"""CHANGELOG.md as releases are made of it: what is told of a release, and what is refused."""
+"""CHANGELOG.md as a source of releases: the text of a release, and refused contents."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_changelog_is_not_dated_twice_or_for_nothing(text: str, version: str, wh
 
 
 def test_changelog_of_this_tree_leads_to_its_next_release() -> None:
-    """It would be refused only for what `python -m release date` mends."""
+    """It may be refused only for what `python -m release date` fixes."""
     version, previous = version_of(ROOT), previous_of(ROOT).version
     text = (ROOT / "CHANGELOG.md").read_text()
     if not any(section.version == version for section in sections(text)):

@@ -1,4 +1,4 @@
-"""A release as its command makes it: from a copy of this tree, dated, to a wheel that was tried, and its notes."""
+"""A release made by its command: from a dated copy of this tree, a tested wheel and release notes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_S
 from release.changelog import ReleaseFault, sections
 from release.packages import check_wheel, version_of
 
-#: Not a part of what is released, or made by tools.
+#: Not part of a release, or made by tools.
 _LEFT_OUT = shutil.ignore_patterns(
     ".*", "__pycache__", "build", "dist", "*.egg-info", "tests", "docs", "benchmarks"
 )
@@ -23,7 +23,7 @@ _LEFT_OUT = shutil.ignore_patterns(
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of this tree, in which the next release has its section."""
+    """Return a copy of this tree in which the next release has its section."""
     tree = tmp_path_factory.mktemp("release") / "tree"
     shutil.copytree(ROOT, tree, symlinks=True, ignore=_LEFT_OUT)
     if not any(each.version == version_of(tree) for each in sections((tree / "CHANGELOG.md").read_text())):
@@ -39,7 +39,7 @@ def run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def made(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of the files of the next release, whose wheel was tried."""
+    """Return the directory with the next release's files, whose wheel was tested."""
     target = tmp_path_factory.mktemp("dist")
     done = run(tree, "make", "--to", str(target), "--dependencies-from-here")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -61,7 +61,7 @@ def test_release_is_built_tried_and_described(tree: Path, made: Path) -> None:
 
 @pytest.mark.cluster
 def test_release_whose_wheel_lacks_a_module_is_refused(tree: Path, made: Path, tmp_path: Path) -> None:
-    """Such a wheel came of a forgotten list of packages: nothing in the tree shows that."""
+    """An incomplete list of packages makes such a wheel, and nothing in the tree shows it."""
     (wheel,) = made.glob("*.whl")
     short = tmp_path / "short.whl"
     with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(short, "w") as cut:

@@ -1,4 +1,4 @@
-"""A cluster of the release before is upgraded to this tree, service by service: no request of a client fails."""
+"""A cluster of the previous release is upgraded to this tree, service by service: no client's request fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_upgrade_of_every_service_fails_no_request(request: pytest.FixtureReques
             made: list[str] = []
 
             def check() -> None:
-                """Everything that was written before this step is there."""
+                """Check that everything written before this step exists."""
                 assert sorted(each.name for each in files.list("/written")) == sorted(made)
                 files.write(f"/written/{len(made)}", b"all replicas are well")
                 made.append(str(len(made)))

@@ -1,7 +1,7 @@
-"""One release of skew: clients, datanodes and coordinators of this tree and of the release before, in one cluster.
+"""Version skew of one release: clients, datanodes and coordinators of this tree and the previous release.
 
-The release before is a wheel, built from its commit. Where that is not here, as in a shallow clone, the tests are
-skipped with a word.
+The previous release is a wheel, built from its commit. If that is missing, as in a shallow clone, the tests are
+skipped with a reason.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CLIENT = client_of_a_release.__file__
 
 @pytest.fixture(scope="module")
 def old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    """Return the command of the release before."""
+    """Return the command of the previous release."""
     cache = getattr(request.config, "cache", None)  # None with `-p no:cacheprovider`
     return previous_release(cache.mkdir("releases") if cache else tmp_path_factory.mktemp("releases"))
 
 
 class Cluster:
-    """A coordinator, three datanodes and an agent, each of the release that the test gives it."""
+    """A coordinator, three datanodes and an agent, each of a release that the test chooses."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -85,7 +85,7 @@ class Cluster:
         for service, program in zip(self.datanodes, datanodes, strict=True):
             service.start(program)
         self.wait_for_datanodes()
-        # A coordinator of 0.1.0 makes it so itself.
+        # A coordinator of 0.1.0 makes this directory itself.
         open_root_of(self._directory / "coordinator")
 
     def wait_for_datanodes(self) -> None:
@@ -99,13 +99,13 @@ class Cluster:
         return sum(1 for each in status["datanodes"] if each["state"] == "alive")
 
     def restart(self, service: Service, program: tuple[str, ...]) -> None:
-        """Stop it in good order and start it as another release; return when the cluster is complete."""
+        """Stop a service and start it as another release; return when the cluster is complete."""
         assert service.stop() == 0, service.log()
         service.start(program)
         wait_until(lambda: service.exit_status() is None and self._alive() == len(self.datanodes), "it is back")
 
     def use(self, program: tuple[str, ...], home: str) -> None:
-        """Have a client of a release change, write and read everything that it can."""
+        """Let a client of a release change, write and read everything that it can."""
         done = subprocess.run(
             [*python_of(program), _CLIENT, self.url, home, "1"],
             cwd=ROOT,
@@ -134,14 +134,14 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def test_skew_of_clients_and_datanodes_with_a_newer_coordinator(cluster: Cluster, old: tuple[str, ...]) -> None:
-    """This is the middle of an upgrade that begins with the coordinator; pipelines go over both releases."""
+    """This is the middle of an upgrade that starts with the coordinator; pipelines contain both releases."""
     cluster.start(NEW, old, old, NEW)
     cluster.use(old, "/old")
     cluster.use(NEW, "/new")
 
 
 def test_skew_of_clients_and_datanodes_with_an_older_coordinator(cluster: Cluster, old: tuple[str, ...]) -> None:
-    """A datanode and a client were upgraded too early; what was written is there after the upgrade."""
+    """A datanode and a client were upgraded too early; written data survives the upgrade."""
     cluster.start(old, NEW, NEW, old)
     cluster.use(old, "/old")
     cluster.use(NEW, "/new")
@@ -153,7 +153,7 @@ def test_skew_of_clients_and_datanodes_with_an_older_coordinator(cluster: Cluste
 
 
 def test_skew_of_an_agent_is_told_to_who_wants_to_see_a_log(cluster: Cluster, old: tuple[str, ...]) -> None:
-    """An agent of the release before runs queries, and is not waited for where it would not answer."""
+    """A previous release's agent runs queries, and nobody waits for a log that it cannot send."""
     cluster.coordinator.start(NEW)
     wait_until(lambda: _answers(cluster.url), "the coordinator answers")
     cluster.agent.start(old)

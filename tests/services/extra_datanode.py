@@ -1,4 +1,4 @@
-"""One more datanode of a local cluster, as a process, with the data directories that a test gives it."""
+"""One more datanode of a local cluster, as a process, with data directories chosen by the test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 def extra_datanode(
     cluster: LocalCluster, directory: Path, *disks: Path, options: Sequence[str] = ()
 ) -> Iterator[Path]:
-    """Yield its log, once it has registered. At the end it must stop when it is told to."""
+    """Yield the log after its registration. At the end it must stop on request."""
     ready, theirs = os.pipe()
     member = cluster.coordinator.readiness
     command = [

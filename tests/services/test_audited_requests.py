@@ -1,4 +1,4 @@
-"""A coordinator with `--audit-log` tells of every request, through whatever door it came."""
+"""A coordinator with `--audit-log` logs every request, whatever interface it used."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_audit_log_names_who_asked_for_what_through_every_door(tmp_path: Path) -
     assert by["webhdfs", "OPEN", "/made", "allowed"]["id"] == "r-7"
     assert by["rest", "POST /v1/copies", "/made", "allowed"]["dst"] == "/copied"
     assert "/v1/status" not in moved.read_text()
-    # Tokens are long; nothing here but the names above is.
+    # Tokens are long; only the names above may be long here.
     assert not re.search(r"[A-Za-z0-9_-]{60,}", moved.read_text())
     assert [each["cmd"] for each in lines(path)] == ["GETHOMEDIRECTORY"]
     assert f"peacefs_audit_records_total {len(told) + 1}.0" in metrics

@@ -1,4 +1,4 @@
-"""Background tasks get their turns however many requests wait; if one cannot run, all of them stop."""
+"""Background tasks run however many requests wait; if one fails, the coordinator stops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.cluster
 
-#: A coordinator to which one request is one too many.
+#: A coordinator that is overloaded by one request.
 _CROWDED = """
 import functools, pathlib, sys
 from peacefs.coordinator import process, service
@@ -33,7 +33,7 @@ process.run(
 )
 """
 
-#: A coordinator that cannot read which chunks there are.
+#: A coordinator that cannot read the list of chunks.
 _FORGETFUL = """
 import pathlib, sys
 from peacefs.coordinator.namespace import operations as namespace
@@ -50,7 +50,7 @@ process.run(CoordinatorOptions(pathlib.Path(sys.argv[1]), port=0, node_port=0))
 
 @pytest.fixture
 def crowded(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Its process and where it serves HTTP."""
+    """Yield its process, and its HTTP address."""
     ready, theirs = os.pipe()
     log = tmp_path / "log"
     with log.open("w") as output:
@@ -83,7 +83,7 @@ def test_background_tasks_go_on_while_the_coordinators_queue_is_full(
 ) -> None:
     process, address = crowded
     deadline = time.monotonic() + 180
-    # The homes below which trash is kept; and at every tick what is to be taken apart.
+    # Home directories with trash, and at every tick trees to reclaim.
     while value(address, "peacefs_changes_made_total") < 3:
         assert process.poll() is None, "it has stopped"
         assert time.monotonic() < deadline, "nothing is committed"
@@ -97,7 +97,7 @@ def test_background_tasks_go_on_while_the_coordinators_queue_is_full(
 
 @pytest.mark.evidence("coordinator-task-fails")
 def test_background_task_that_fails_stops_the_coordinator_and_the_log_names_it(tmp_path: Path) -> None:
-    """It would wait for ever with what is unknown, and answer as if it was there still."""
+    """Otherwise it would wait for unknown chunks for ever, and answer as if they were known."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", _FORGETFUL, str(tmp_path / "data")],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Services that cannot start say in one line why and what to do, and touch nothing that is not theirs."""
+"""Services that cannot start say in one line why and what to do, and change nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from peacefs.protocol.limits import MIB
 
 pytestmark = pytest.mark.cluster
 _TIMEOUT_S = 180
-#: Runs a command, and tells which threads are left by it.
+#: Runs a command, and reports the threads that remain.
 _THREADS_AFTERWARDS = """
 import sys, threading
 from peacefs.start import main
@@ -44,7 +44,7 @@ def peacefs(*arguments: str) -> list[str]:
 
 
 def complaint(*arguments: str) -> str:
-    """Return the last line of a command that must fail; a traceback fails the test."""
+    """Return the last line of a command that must fail; fail on a traceback."""
     environment = {**os.environ}
     for variable in ("PEACEFS_SECRET_FILE", "PEACEFS_TLS_CERTIFICATE", "PEACEFS_TLS_KEY", "PEACEFS_TLS_CA"):
         environment.pop(variable, None)

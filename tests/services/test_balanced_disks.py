@@ -1,4 +1,4 @@
-"""A datanode gets a second disk, as a process, and `peacefs balance --disks` fills it."""
+"""A datanode process gets a second disk, and `peacefs balance --disks` fills it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def run(cluster: LocalCluster, *options: str) -> subprocess.CompletedProcess[str
 
 
 def disks_of(files: PeaceFileSystem) -> tuple[str, list[dict[str, Any]]]:
-    """Return the datanode with several disks, and how those fare."""
+    """Return the datanode with several disks, and their states."""
     found = [each for each in files.cluster_status()["datanodes"] if len(each["disks"]) > 1]
     return (found[0]["node"], found[0]["disks"]) if found and found[0]["state"] == "alive" else ("", [])
 
 
 def copies(disks: list[Path]) -> list[int]:
-    """Return how many chunk files each directory holds."""
+    """Return the number of chunk files in each directory."""
     return [sum(entry.is_file() for entry in (disk / "chunks").rglob("*")) for disk in disks]
 
 

@@ -1,6 +1,6 @@
-"""A page that somebody opens in a browser cannot change or read what this machine's cluster keeps.
+"""A web page in a user's browser cannot change or read this machine's cluster.
 
-With a real Chromium where there is one; what it sends is sent by hand besides, at coordinator and datanodes.
+Tested with a real Chromium if installed, and always with requests as a browser sends them.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def test_description_of_rest_is_a_page_that_loads_nothing_from_elsewhere(cluster
 
 
 def browse(url: str, directory: Path, *options: str) -> str:
-    """Return the page as it is after its scripts have run."""
+    """Return the page after its scripts have run."""
     assert _CHROMIUM is not None
     command = [
         *(_CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),

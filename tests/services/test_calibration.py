@@ -1,4 +1,4 @@
-"""`peacefs topology calibrate`: finds the rates that disks have been given, and leaves nothing behind."""
+"""`peacefs topology calibrate` finds the configured rates of disks, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CURVES = {"n1": "1=20e6,2=40e6,4=30e6", "n2": "1=10e6"}
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a coordinator with two datanodes, whose disks differ."""
+    """Yield the address of a coordinator with two datanodes, whose disks differ."""
     tmp_path = tmp_path_factory.mktemp("cluster")
     processes = []
     try:
@@ -52,8 +52,8 @@ def _calibrate(file: Path, address: str, seconds: float = 0.1) -> Result:
 
 def test_rates_come_near_those_that_disks_have_and_nothing_stays_behind(address: str, tmp_path: Path) -> None:
     file = tmp_path / "net.toml"
-    # A machine that is busy with other things makes disks slower, never faster, and may be taken for a slow link:
-    # then it is measured for longer.
+    # A busy machine makes disks slower, never faster. A disk may then look like a slow link; in that case, measure
+    # for longer.
     for seconds in (0.6, 1.5, 4.0):
         done = _calibrate(file, address, seconds)
         assert done.exit_code == 0, done.output
@@ -61,7 +61,7 @@ def test_rates_come_near_those_that_disks_have_and_nothing_stays_behind(address:
         fast, slow = sorted((server.disk for server in found.servers.values()), key=lambda disk: -disk.best_rate)
         assert fast.best_rate <= 1.1 * 40e6 and slow.best_rate <= 1.1 * 10e6
         is_near = fast.best_rate >= 0.5 * 40e6 and slow.best_rate >= 0.5 * 10e6
-        # Loopback is faster than these disks, so that nothing can be learnt of the links.
+        # Loopback is faster than these disks, so nothing can be learnt about links.
         links = {link.bytes_s for link in found.switch_links()}
         if is_near and fast.rate(1) < 0.8 * fast.rate(2) and links == {125e6}:
             break
@@ -116,7 +116,7 @@ def test_a_probe_goes_through_datanodes_that_are_there_and_only_probes_are_forgo
 
     deadline_s = time.monotonic() + _TIMEOUT_S
     while (answer := probe(other, node)).status_code != 200:
-        # On a busy machine a datanode may just be silent for a moment.
+        # On a busy machine a datanode may be silent for a moment.
         assert time.monotonic() < deadline_s, answer.text
         time.sleep(0.1)
     assert [hop["node"] if isinstance(hop, dict) else hop[0] for hop in answer.json()["pipeline"]] == [other, node]

@@ -1,4 +1,4 @@
-"""A whole cluster over TLS, as real processes: all kinds of clients, deaths, new certificates, who is kept out."""
+"""A whole cluster over TLS, as processes: all kinds of clients, deaths, new certificates, refused peers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from peacefs.protocol.limits import MIB
 from peacefs.runtime.tls import TlsFiles, TlsIdentity
 
 pytestmark = pytest.mark.cluster
-#: The last one has two chunks or, with PEACEFS_LONG, such as Spark writes.
+#: The last file has two chunks; with PEACEFS_LONG, chunks of Spark's size.
 _CHUNK_BYTES, LARGE = often(8, 64) * MIB, often(9, 70) * MIB
 SIZES = (0, 1, 1024, 300_000, 3 * MIB, LARGE)
 
@@ -207,7 +207,7 @@ class TestKeptOut:
             waiting.wait(PATIENCE_S)
 
     def test_client_without_tls_at_a_data_port_and_strangers_everywhere(self, cluster, files):
-        """They get an answer or none, and nobody else has to wait."""
+        """They may get an answer, and nobody else has to wait for them."""
         ports = [cluster.coordinator.readiness.node_port, cluster.coordinator.readiness.http_port]
         ports += [
             port for node in cluster.datanodes for port in (node.readiness.data_port, node.readiness.http_port)
@@ -224,7 +224,7 @@ class TestKeptOut:
 
 
 def test_deaths_of_a_datanode_and_of_the_coordinator_are_survived(tmp_path: Path) -> None:
-    # More than the writer's buffer holds: the first half is on its way when the datanode dies.
+    # More than the writer's buffer: the first half is being sent when the datanode dies.
     half = content(often(6, 20) * MIB)
     with (
         LocalCluster(tmp_path, datanodes=4, port=0, tls=True) as cluster,
@@ -243,7 +243,7 @@ def test_deaths_of_a_datanode_and_of_the_coordinator_are_survived(tmp_path: Path
 
 
 def test_new_certificates_are_taken_under_load_and_broken_ones_are_not(tmp_path: Path) -> None:
-    """One writer goes on all the time; new connections see the new certificate, and none fails."""
+    """One writer works all the time. New connections see the new certificate, and none fails."""
     with LocalCluster(tmp_path, datanodes=3, port=0, tls=True) as cluster:
         ca = cluster.ca_file
         assert ca is not None
@@ -258,7 +258,7 @@ def test_new_certificates_are_taken_under_load_and_broken_ones_are_not(tmp_path:
             number = 0
             while not stop.is_set():
                 number += 1
-                # Connections anew each time.
+                # Open new connections each time.
                 try:
                     with PeaceFileSystem(cluster.http_address, ca_file=ca, local_sockets=False) as files:
                         files.write(f"/load/{number}", content(300_000))
@@ -368,7 +368,7 @@ def test_agent_runs_queries_that_reach_the_cluster(cluster: LocalCluster, tmp_pa
             os.close(end)
 
 
-# -- around these tests --------------------------------------------------------------------------------
+# -- helpers -------------------------------------------------------------------------------------------
 
 
 def _environment() -> dict[str, str]:
@@ -406,7 +406,7 @@ def _datanode(cluster: LocalCluster, tmp_path: Path, *options: str) -> list[str]
 
 
 def _shown(port: int, ca: Path) -> bytes:
-    """Return the certificate that a port shows."""
+    """Return the certificate that a port presents."""
     context = TlsIdentity(TlsFiles(ca=ca)).connector_context()
     with (
         socket.create_connection(("127.0.0.1", port), timeout=180) as wire,

@@ -1,4 +1,4 @@
-"""The compose files' commands and environment, without containers: the pair, etcd over TLS, and a datanode."""
+"""The compose files' commands and environment, without containers: two coordinators, etcd over TLS, a datanode."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STARTED = ("etcd-1", "etcd-2", "etcd-3", "coordinator", "standby", "datanode-1"
 
 
 def merged() -> dict[str, dict[str, Any]]:
-    """The services as compose has them of both files: what the second says of one replaces what the first says."""
+    """Return the services after merging both files as compose does."""
     services: dict[str, dict[str, Any]] = {}
     for file in _FILES:
         for name, service in yaml.safe_load((ROOT / file).read_text())["services"].items():
@@ -38,7 +38,7 @@ def merged() -> dict[str, dict[str, Any]]:
 
 
 class Machine:
-    """One machine in the place of all containers: a directory for each `/data`, a port for each of theirs."""
+    """One machine for all containers: a directory for each `/data`, a local port for each of their ports."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -57,14 +57,14 @@ class Machine:
             file.chmod(0o600)
 
     def port(self, service: str, port: str) -> int:
-        """Only members of etcd have the same ports as others have."""
+        """Return the local port. Only members of etcd share port numbers."""
         key = (service if port in ("2379", "2380") else "", port)
         if key not in self._ports:
             self._ports[key] = next(self._free)
         return self._ports[key]
 
     def here(self, service: str, text: str) -> str:
-        """Return a command, or the value of a variable, as it is on this machine."""
+        """Translate a command, or the value of a variable, for this machine."""
 
         def address(match: re.Match[str]) -> str:
             host = service if match[1] == "0.0.0.0" else match[1]

@@ -12,7 +12,7 @@ from peacefs.coordinator.options import CoordinatorOptions
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[CoordinatorOptions]:
-    """Return the options of the coordinators that would have been started."""
+    """Return the options of each coordinator that the command would start."""
     options: list[CoordinatorOptions] = []
     monkeypatch.setattr(process, "run", options.append)
     return options

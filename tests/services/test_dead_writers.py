@@ -1,4 +1,4 @@
-"""Writers and gateways are killed in the middle of a file: the room comes back, and no file loses anything."""
+"""Writers and gateways are killed in the middle of a file: the space is freed, and no file loses data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cluster
 _KEPT_S = 10.0
 _DATA = os.urandom(1 << 20)
 
-#: Writes two chunks and more, says so, and goes on for ever.
+#: Writes over two chunks, reports that, and waits for ever.
 _WRITER = """
 import os, sys, time
 from peacefs.client.filesystem import PeaceFileSystem
@@ -60,7 +60,7 @@ def test_killed_writer_leaves_nothing_for_long(cluster: LocalCluster) -> None:
         finally:
             writer.kill()
             writer.communicate()
-        # The coordinator as well: what was drawn when is on its disk.
+        # Kill the coordinator, too: numbers that it has drawn are on its disk.
         cluster.coordinator.kill()
         cluster.restart(cluster.coordinator)
         wait_until(lambda: files.cluster_status()["ready"], "the coordinator is ready")
@@ -91,6 +91,6 @@ def test_killed_gateway_leaves_nothing_for_long(cluster: LocalCluster) -> None:
         cluster.restart(gateway)
         wait_until(lambda: unreferenced_chunks(files) == 0, "what the dead gateway left is gone", 12 * _KEPT_S)
         assert files.read("/kept-too") == _DATA
-        # A body that pauses is shown, as HDFS shows files that are being written: with what has come of it alone.
+        # An upload that pauses is visible with the data received so far, as files under construction are in HDFS.
         shown = files.read("/half") if files.exists("/half") else b""
         assert (8 * _DATA).startswith(shown)

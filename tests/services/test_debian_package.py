@@ -1,7 +1,7 @@
-"""The Debian package on a host with systemd: installed, upgraded, removed and purged by dpkg, and it keeps data.
+"""The Debian package on a host with systemd: installed, upgraded, removed and purged by dpkg without data loss.
 
 By default its dependencies are those of this interpreter, and the host is like this machine. With PEACEFS_LONG=1
-they are the locked ones, and the host is what debootstrap makes, with nothing but what the package asks for.
+they are the locked ones, and debootstrap makes a host with only the package's dependencies.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def newer(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the same package under a higher version, with another text in one file of its configuration."""
+    """Return the same package with a higher version, and other text in one configuration file."""
     directory = tmp_path_factory.mktemp("newer")
     unpacked, built = directory / "tree", directory / "peacefs-next.deb"
     subprocess.run(["dpkg-deb", "--raw-extract", package, unpacked], check=True)
@@ -70,7 +70,7 @@ def host(package: Path, newer: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def _release() -> str:
-    """Return the code name of this machine's Debian, whose Python the package is for."""
+    """Return the code name of this machine's Debian, for whose Python the package is built."""
     lines = Path("/etc/os-release").read_text().splitlines()
     return next(line.partition("=")[2].strip('"') for line in lines if line.startswith("VERSION_CODENAME="))
 
@@ -91,7 +91,7 @@ def test_package_is_installed_and_starts_nothing_before_it_is_configured(host: M
     units = ["peacefs-coordinator", "peacefs-datanode", "peacefs-agent"]
     assert active(host, *units) == ["inactive"] * 3
     assert host.on("node1", f"systemctl is-enabled {' '.join(units)}", check=False).split() == ["disabled"] * 3
-    # What dpkg has installed is what the package holds, and nothing of where it was built.
+    # Installed files equal the package's contents, and contain no path of the build.
     assert host.on("node1", "dpkg --verify peacefs") == ""
     assert host.on("node1", "grep -rlE 'tmp[a-z0-9_]{8}/stage' /usr/lib/peacefs || true") == ""
 
@@ -132,7 +132,7 @@ def test_package_is_removed_and_purged_and_what_was_stored_stays(host: Machines)
     assert "rm -rf /var/lib/peacefs" in said
     assert host.on("node1", "ls -d /etc/peacefs 2>/dev/null || true") == ""
     assert host.on("node1", "ls /var/lib/peacefs").split() == ["coordinator", "datanode"]
-    # A package that comes back serves what was stored, with a secret as it was before or another.
+    # A reinstalled package serves the stored data, with the same secret or a new one.
     host.on("node1", "dpkg -i /root/peacefs.deb; head -c 32 /dev/urandom | base64 > /etc/peacefs/cluster.secret")
     host.on("node1", "chgrp peacefs /etc/peacefs/cluster.secret; chmod 640 /etc/peacefs/cluster.secret")
     host.on("node1", "systemctl start peacefs-coordinator peacefs-datanode")

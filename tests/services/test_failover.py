@@ -1,4 +1,4 @@
-"""Two coordinators, real members of etcd and datanodes: the leader is killed or frozen, and nothing is lost."""
+"""Two coordinators, real etcd and datanodes: the leader is killed or frozen, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cluster
 
 
 def flip_a_bit(directory: Path) -> None:
-    """In the first entry of the log's last segment, without which none that follows is sound."""
+    """Flip a bit in the first entry of the log's last segment, which makes all later entries unusable."""
     log = max(directory.glob("metadata.sqlite.log-*"))
     content = bytearray(log.read_bytes())
     content[200] ^= 1
@@ -39,17 +39,17 @@ def test_failover_loses_nothing_acknowledged_when_the_leader_dies_and_when_it_is
             writer.wait_for(20)
             assert cluster.leads(1)
 
-            # It comes back with a damaged log, finds in the journal what it lacks, and stands by.
+            # It comes back with a damaged log, gets what is missing from the journal, and stands by.
             flip_a_bit(tmp_path / "coordinator-0")
             first.start()
             wait_until(lambda: cluster.stands_by(0), "the one that was killed stands by")
             wait_until(lambda: cluster.datanodes_at(0) == 3, "datanodes have come to it")
 
-            # A member of etcd dies: the other two go on.
+            # A member of etcd dies; the other two continue.
             cluster.etcd.members[0].kill()
             writer.wait_for(10)
 
-            # The leader is stopped for longer than its lease, and goes on as if nothing had happened.
+            # The leader is stopped for longer than its lease, and then continues as if nothing had happened.
             second.pause()
             wait_until(lambda: cluster.leads(0), "the other one leads")
             writer.wait_for(10)
@@ -90,7 +90,7 @@ def test_coordinator_of_another_cluster_is_refused_below_the_same_prefix(tmp_pat
         other.mkdir()
         alone = FailoverCluster(other, cluster.etcd, 1, 0)
         own = alone.coordinators[0]
-        # It has a store of its own, from a time without a journal.
+        # It has a store from a time without a journal.
         before = own.without("--journal")
         before.start()
         wait_until(lambda: alone.leads(0), "it serves by itself")
@@ -119,7 +119,7 @@ def test_etcd_that_is_full_refuses_changes_and_leaves_reads_and_goes_on_when_the
         assert "RetriableException" in refused.text
         assert "database space exceeded" in refused.text
         assert cluster.names() == {"before"}
-        # The filling goes, and an operator gives the room back.
+        # Delete the file that filled the disk; an operator then clears etcd's alarm.
         other.trim(1_000_000)
         cluster.etcd.members[0].defragment()
         cluster.mkdir("/after")
@@ -130,7 +130,7 @@ def test_etcd_that_is_full_refuses_changes_and_leaves_reads_and_goes_on_when_the
 @pytest.mark.evidence("etcd-member-dies")
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="a small disk needs root")
 def test_etcd_whose_leader_dies_and_whose_next_leader_has_a_full_disk_goes_on(tmp_path: Path) -> None:
-    # etcd allocates two logs of 64 MiB ahead.
+    # etcd preallocates two logs of 64 MiB.
     with failover_cluster(tmp_path, members=3, datanodes=1, last_disk_bytes=200 << 20) as cluster:
         first, _, last = members = cluster.etcd.members
 

@@ -1,4 +1,4 @@
-"""Our client, and open bodies, while the leader of several coordinators dies: nothing is lost."""
+"""Our client, and open uploads, while the leading coordinator dies: nothing is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 pytestmark = pytest.mark.cluster
 
 
-# Every number is a file of its checkpoint. It knows the coordinators from what its agent was told.
+# Writes each number as a file of its checkpoint. It knows the coordinators from its agent.
 COUNTER = """
 import os, time
 from peacefs.client.control.addresses import split_uri
@@ -43,7 +43,7 @@ with PeaceFileSystem(address.http) as files:
 
 
 class OpenBody:
-    """A CREATE over WebHDFS whose body is sent piece by piece to the gateway of a datanode."""
+    """A WebHDFS CREATE whose body is sent piece by piece to a datanode's gateway."""
 
     def __init__(self, cluster: FailoverCluster, path: str) -> None:
         told = cluster.ask("PUT", path, op="CREATE")
@@ -107,7 +107,7 @@ def test_failover_that_takes_ten_seconds_is_ridden_out_by_open_bodies(tmp_path: 
         cluster.coordinators[1].pause()
         cluster.coordinators[0].kill()
         killed_s = time.monotonic()
-        # The gateway takes what it has room for, and the rest when somebody leads.
+        # The gateway buffers what fits, and sends the rest when there is a leader.
         sending = sender.submit(large.send, data[4 * MIB :])
 
         def nobody_leads() -> bool:
@@ -118,7 +118,7 @@ def test_failover_that_takes_ten_seconds_is_ridden_out_by_open_bodies(tmp_path: 
                     return True
             return False
 
-        # A call waits 50 s for a leader, and the one that goes on needs some of them.
+        # A call waits 50 s for a leader, and the continuing one needs part of that.
         while time.monotonic() < killed_s + 10:
             assert nobody_leads()
         cluster.coordinators[1].go_on()

@@ -1,6 +1,6 @@
-"""Two coordinators with real etcd and datanodes, and a writer, while one part after the other fails.
+"""Two coordinators with real etcd and datanodes, and a writer, with one fault after the other.
 
-The writer's own list of what was acknowledged is the judge of what must be there.
+The writer's list of acknowledged changes determines what must exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEEDS_ROOT = pytest.mark.skipif(
 
 
 def until_pair(cluster: FailoverCluster) -> tuple[int, int]:
-    """Wait until one leads and the other stands by, ready to lead; return both, the leader first."""
+    """Wait until one leads and the other is a ready standby; return both, the leader first."""
     found: list[tuple[int, int]] = []
 
     def is_pair() -> bool:
@@ -55,7 +55,7 @@ def is_warm(cluster: FailoverCluster, leader: int, other: int) -> bool:
 
 
 def answers_nothing(cluster: FailoverCluster, at: int) -> bool:
-    """While nobody leads, requests are held; this does not wait for their end."""
+    """Check that nothing is answered without a leader, without waiting until held requests time out."""
     url = f"http://{cluster.http[at]}/webhdfs/v1/?op=LISTSTATUS&user.name=ann"
     try:
         return not httpx.get(url, timeout=2, trust_env=False, verify=False).is_success
@@ -80,7 +80,7 @@ def test_failover_after_deaths_of_everything_and_damage_of_a_standby(tmp_path: P
         members = cluster.etcd.members
         with Writer(cluster) as writer:
             for _ in range(often(1, 5)):
-                # The standby dies: nobody waits for it. It comes back and finds what it missed.
+                # The standby dies, and nobody waits for it. It comes back and gets what it missed.
                 leader, other = until_pair(cluster)
                 cluster.coordinators[other].kill()
                 writer.wait_for(20)
@@ -112,7 +112,7 @@ def test_failover_after_deaths_of_everything_and_damage_of_a_standby(tmp_path: P
                 writer.wait_for(10)
                 writer.check()
 
-                # The image of the standby is damaged while it is down: it does not start, and the leader says why.
+                # The standby's image is damaged while it is down. It does not start, and the leader reports why.
                 leader, other = until_pair(cluster)
                 standby = cluster.coordinators[other]
                 assert standby.stop() == 0, standby.log()
@@ -123,7 +123,7 @@ def test_failover_after_deaths_of_everything_and_damage_of_a_standby(tmp_path: P
                     f"the report names the damage: {what}",
                 )
 
-                # The directory is moved away, and the metadata is copied from the leader, which dies then.
+                # The directory is moved away, the metadata is copied from the leader, and then the leader dies.
                 place.rename(tmp_path / f"damaged-{random.random()}")
                 standby.start()
                 leader, other = until_pair(cluster)
@@ -136,7 +136,7 @@ def test_failover_after_deaths_of_everything_and_damage_of_a_standby(tmp_path: P
 
 
 def damage_until_it_is_noticed(cluster: FailoverCluster, other: int, random: Random) -> str:
-    """Damage the image of a coordinator that is down, until a start is refused. A page may have no row."""
+    """Damage the image of a stopped coordinator until a start is refused. A page may contain no row."""
     image = cluster.directory / f"coordinator-{other}" / "metadata.sqlite"
     standby = cluster.coordinators[other]
     for _ in range(20):
@@ -200,7 +200,7 @@ def test_failover_between_coordinators_whose_disks_are_full(tmp_path: Path) -> N
         Writer(cluster) as writer,
     ):
         writer.wait_for(10)
-        # A standby without room does not hold up the leader. The log has a segment of 1 MiB ahead.
+        # A standby without disk space does not delay the leader. The log has preallocated a segment of 1 MiB.
         free = cluster.fill_disk(1)
         for number in range(often(0, 3000)):
             cluster.mkdir(f"/{number}-{'x' * 240}")
@@ -210,7 +210,7 @@ def test_failover_between_coordinators_whose_disks_are_full(tmp_path: Path) -> N
         cluster.coordinators[0].kill()
         writer.wait_for(10)
         assert cluster.leads(1)
-        # As the leader it refuses changes before the journal has them, and answers reads.
+        # As the leader it refuses changes before they reach the journal, and answers reads.
         free = cluster.fill_disk(1)
 
         def is_refused() -> bool:

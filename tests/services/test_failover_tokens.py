@@ -1,4 +1,4 @@
-"""A cluster that asks who its callers are, with a standby: tokens are good at both, and can be fetched at both."""
+"""A cluster with authentication and a standby: tokens work, and can be fetched, at both coordinators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def address_of(member: LocalMember) -> str:
 
 
 def status_of(member: LocalMember, token: str) -> int:
-    """Ask for what operators need."""
+    """Request the status for operators."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     return httpx.get(
         f"{address_of(member)}/v1/status", headers=headers, timeout=60, trust_env=False, verify=False
@@ -57,7 +57,7 @@ def test_tokens_are_good_at_the_standby_and_at_the_next_leader(tmp_path: Path) -
         assert status_of(standby, "") == 401
         wait_until(lambda: status_of(standby, ann.token) == 200, "the standby knows the key")
         wait_until(lambda: status_of(standby, eve.token) == 401, "and what was revoked")
-        # Hadoop knows one address for tokens: the leader answers through the standby.
+        # Hadoop knows one address for tokens, so the leader answers through the standby.
         fetched = fetch(standby, client.id, client.secret)
         assert fetched.status_code == 200, fetched.text
         assert fetch(standby, client.id, "wrong").status_code == 401

@@ -1,4 +1,4 @@
-"""The pair of coordinators is replaced by a newer one, one after the other, and no request fails meanwhile."""
+"""Both coordinators are replaced by newer ones, one after the other, without a failed request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 
 class Client:
-    """Makes directories and files and reads them back, one after the other; the first failure ends it."""
+    """Makes directories and files and reads them back, one after the other, until the first failure."""
 
     def __init__(self, cluster: FailoverCluster) -> None:
         self._address = "http://" + ",".join(cluster.http)
@@ -51,14 +51,14 @@ class Client:
 
 
 def hand_over(cluster: FailoverCluster, at: int) -> None:
-    """Ask a coordinator to hand over, with the request of `peacefs coordinator hand-over`."""
+    """Ask a coordinator to hand over, like `peacefs coordinator hand-over`."""
     url = f"http://{cluster.http[at]}/v1/coordinator/hand-over"
     answer = httpx.post(url, params={"user": "root"}, timeout=60, trust_env=False, verify=False)
     assert answer.is_success, answer.text
 
 
 def restart(cluster: FailoverCluster, at: int) -> None:
-    """Start one that has ended, and wait until it could lead."""
+    """Restart a coordinator that has ended, and wait until it could lead."""
     service = cluster.coordinators[at]
     wait_until(lambda: service.exit_status() is not None, "it has ended")
     service.start()
@@ -77,7 +77,7 @@ def test_upgrade_of_the_pair_fails_no_request(tmp_path: Path) -> None:
     with failover_cluster(tmp_path) as cluster:
         client = Client(cluster)
         client.wait_for(5)
-        # The standby first, then the leader hands over, then the one that led; and back again.
+        # Replace the standby, let the leader hand over, replace the earlier leader; then back again.
         cluster.coordinators[1].stop()
         restart(cluster, 1)
         hand_over(cluster, 0)

@@ -1,4 +1,4 @@
-"""Memory for what large buffers carry: kept for the next ones, and no more of it than a bound."""
+"""Freed memory of large buffers is kept for reuse, up to a limit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ print(faults // 20 // 16, left_mib)
 
 
 def pieces(how: str) -> tuple[int, int]:
-    """Page faults a piece, and how many of 200 MiB the process still has when they have gone."""
+    """Return page faults per piece, and how many of 200 MiB the process keeps after freeing them."""
     ran = subprocess.run(
         [sys.executable, "-c", _PIECES, how], capture_output=True, text=True, check=True, timeout=180
     )

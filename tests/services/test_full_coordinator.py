@@ -1,4 +1,4 @@
-"""A coordinator whose own disk fills up: it refuses changes, forgets nothing, and goes on when there is room."""
+"""A coordinator with a full disk refuses changes, forgets nothing, and continues when there is space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Yield the coordinator's, small. The datanode's is another."""
+    """Yield the coordinator's small disk. The datanode's is another one."""
     directory = tmp_path / "cluster"
     directory.mkdir()
     (directory / "cluster.json").write_text(json.dumps({"format": 1, "datanodes": 1}))
@@ -35,7 +35,7 @@ def mkdirs(cluster: LocalCluster, path: str) -> httpx.Response:
 
 
 def make_directories(cluster: LocalCluster, acknowledged: set[str], prefix: str) -> httpx.Response:
-    """Until one is refused; its answer."""
+    """Make directories until one is refused; return that answer."""
     for number in range(5000):
         answer = mkdirs(cluster, f"/made/{prefix}-{number}")
         if answer.status_code != 200:
@@ -65,11 +65,11 @@ def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(d
         assert {entry.name for entry in files.list("/made")} == acknowledged
         waits = threading.Thread(target=files.write, args=("/made/patient", b"written when there was room"))
         waits.start()
-        # These have a chunk each already. Their publications go together, are undone together, and are repeated.
+        # Each has a chunk already. Their publications share an entry, are undone together, and are retried.
         together = {f"/made/together-{number}": b"%d" % number for number in range(30)}
         publishes = threading.Thread(target=lambda: failed.update(files.write_many(together)))
         publishes.start()
-        # Its background tasks are refused as well, which is no reason to stop.
+        # Its background tasks are refused, too, which must not stop it.
         status = files.cluster_status()
         assert status["datanodes"][0]["state"] == "alive"
         assert status["metadata_room_bytes"] == 0
@@ -96,7 +96,7 @@ def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(d
         except StartupError as refusal:
             refused = refusal.message
         else:
-            # The log has room left that the last change, which was larger, could not use.
+            # The log has space that was too small for the last, larger change.
             refused = make_directories(cluster, acknowledged, "third").json()["RemoteException"]["message"]
             cluster.coordinator.kill()
         assert "no room on its disk" in refused or "disk is full" in refused

@@ -1,7 +1,7 @@
-"""The guide to installing: each command of docs/install.md is run, on hosts with systemd of their own.
+"""The guide to installing: each command of docs/install.md runs on hosts with systemd of their own.
 
-By default the packages of this interpreter stand in for those that pip would fetch and install on each host. With
-PEACEFS_LONG=1 pip does, and the package is what `make deb` builds.
+By default this interpreter's packages replace those that pip would fetch and install on each host. With
+PEACEFS_LONG=1 pip fetches them, and the package is what `make deb` builds.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SECTION = re.compile(r"^##+ (.+?)\n(.*?)(?=^##+ |\Z)", re.DOTALL | re.MULTILINE
 _BLOCK = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SETS = re.compile(r"(export )?\w+=.*\n")
 _BASE: str = vars(sys)["_base_executable"]
-#: Stands for python3 where nothing is fetched: an environment has a pip that installs our wheel, and for the
-#: locked packages a path to those of the tests.
+#: Replaces python3 if nothing is fetched: an environment has a pip that installs our wheel, and a path to the
+#: tests' packages for the locked ones.
 _PYTHON3 = f"""#!/bin/bash
 set -e
 python={PYTHON}/bin/python3
@@ -67,13 +67,13 @@ chmod 755 "$3/bin/pip"
 
 
 def blocks() -> dict[str, list[str]]:
-    """Return the blocks of each section that has some."""
+    """Return the code blocks by section."""
     found = {title: _BLOCK.findall(body) for title, body in _SECTION.findall(_PAGE.text)}
     return {title: each for title, each in found.items() if each}
 
 
 class Site:
-    """Hosts and desk of the page. What a block sets is set for the blocks after it."""
+    """Hosts and desk of the page. Variables set in a block keep their values in later blocks."""
 
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
@@ -81,7 +81,7 @@ class Site:
         self.variables = ""
 
     def run(self, section: str, count: int | None = None) -> str:
-        """Run the blocks of a section, or the first `count` of them, and return what they say."""
+        """Run a section's blocks, or the first `count` of them, and return the output."""
         said = ""
         for block in blocks()[section][:count]:
             if re.fullmatch(f"({_SETS.pattern})+", block):
@@ -98,7 +98,7 @@ class Site:
         return self.run_lines(f"ssh root@node1 peacefs --directory /var/lib/peacefs/coordinator {words}\n")
 
     def reaches(self, name: str, port: int, since: str = "") -> bool:
-        """Return whether a connection from the desk, or from a machine, is taken."""
+        """Return whether a connection from the desk, or from a machine, is accepted."""
         probe = f"timeout 1 bash -c '</dev/tcp/{name}/{port}'"
         line = f'ssh root@{since} "{probe}"' if since else probe
         return "yes" in self.run_lines(f"{line} 2>/dev/null && echo yes || echo no\n")
@@ -114,7 +114,7 @@ def compiled(wheel: Path, directory: Path) -> None:
     with zipfile.ZipFile(wheel, "a") as archive:
         for path in directory.rglob("*.pyc"):
             code = path.read_bytes()
-            # Say that it counts whatever the time of its source is.
+            # Make the compiled file valid whatever the time of its source.
             archive.writestr(str(path.relative_to(directory)), code[:4] + b"\1\0\0\0" + bytes(8) + code[16:])
 
 
@@ -128,7 +128,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-#: Debian's package of etcd, as far as the page uses it: the program, its user and its unit.
+#: Debian's etcd package, as far as the page uses it: the program, its user and its unit.
 _ETCD = """#!/bin/bash
 set -e
 [ "$*" = "install --yes --quiet etcd-server" ]
@@ -151,7 +151,7 @@ systemctl daemon-reload
 
 @contextmanager
 def hosts(directory: Path, wheel: Path, count: int, *, with_pip: bool = False) -> Iterator[Site]:
-    """Hosts, on which packages are installed by pip only if that is wanted. The hosts cannot reach the index."""
+    """Yield hosts. pip installs packages only with PEACEFS_LONG. The hosts cannot reach the index."""
     addresses = {f"node{number}": f"10.0.0.{number}" for number in range(1, count + 1)}
     with Machines(directory, addresses, "10.0.0.200") as machines:
         desk = machines.desk_directory
@@ -180,7 +180,7 @@ def test_operator_installs_three_hosts_line_by_line(site: Site) -> None:
     site.run("Three hosts")
     site.run("Install the program")
     site.run("Make the secret and the certificates")
-    # Nobody but root and the services reads the secret.
+    # Only root and the services can read the secret.
     assert "-rw-r----- root peacefs" in site.machines.on(
         "node2", "stat -c '%A %U %G' /etc/peacefs/cluster.secret /etc/peacefs/key.pem"
     )

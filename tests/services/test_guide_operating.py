@@ -1,6 +1,7 @@
-"""Tasks of an operator: each line of docs/operating.md is run, on a cluster of processes, and does what it says.
+"""Tasks of an operator: each line of docs/operating.md is run on a cluster of processes, with its promised effect.
 
-`systemctl` starts, stops and reloads processes here; paths and addresses of the page become those of the cluster.
+Here `systemctl` starts, stops and reloads processes; paths and addresses of the page are replaced by the
+cluster's.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ _BLOCK = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def sections() -> dict[str, list[str]]:
-    """Return the lines of each task that has some."""
+    """Return the command lines by task."""
     found = {title: "".join(_BLOCK.findall(body)).splitlines() for title, body in _SECTION.findall(_PAGE.text)}
     return {title: lines for title, lines in found.items() if lines}
 
 
 class Site:
-    """A cluster, and one machine more, whose datanode has two disks and is a service of systemd's."""
+    """A cluster and one more machine, whose datanode has two disks and is a systemd service."""
 
     def __init__(self, directory: Path, cluster: LocalCluster, files: PeaceFileSystem) -> None:
         self.directory, self.cluster, self.files = directory, cluster, files
         self.disks = [directory / "disk-1", directory / "disk-2"]
         self.ran: list[str] = []
         self._machine = ExitStack()
-        #: NODE of the page.
+        #: The value of NODE on the page.
         self.node = ""
 
     def run(self, line: str, status: int = 0) -> str:
-        """Run the next line of the page; return what it says."""
+        """Run the next line of the page; return its output."""
         self.ran.append(line)
         words = line.replace("NODE", self.node or "NODE")
         for theirs, ours in {
@@ -163,7 +164,7 @@ def replace_disk(site: Site, lines: list[str]) -> None:
     site.datanode("stop")
     shutil.rmtree(site.disks[1])
     site.disks[1].mkdir(mode=0o700)
-    # The kernel answers EIO to whoever reads this: nothing is mapped where it begins.
+    # The kernel answers EIO to readers, because nothing is mapped at its start.
     (site.disks[1] / "identity.json").symlink_to("/proc/self/mem")
     site.datanode("start")
     wait_until(lambda: any(disk["state"] == "failed" for disk in site.own()["disks"]), "the disk has failed")
@@ -222,7 +223,7 @@ def replace_secret(site: Site, lines: list[str]) -> None:
     after = site.cluster.secret_file.read_text().splitlines()
     assert len(before) == len(after) == 1 and before != after
     assert site.cluster.secret_file.stat().st_mode & 0o077 == 0
-    # A datanode with the new one alone is let in, and those that were there before still serve.
+    # A datanode with only the new secret is accepted, and the earlier ones still serve.
     site.datanode("start")
     site.write(4, replication=3)
 
@@ -262,7 +263,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def site(tmp_path: Path, cluster: LocalCluster) -> Iterator[Site]:
-    """A machine of its own for each task. What it leaves in the cluster, dead, lacks nothing that others want."""
+    """Yield a machine for each task. After its death, no chunk in the cluster lacks replicas."""
     with PeaceFileSystem(cluster.http_address) as files:
         site = Site(tmp_path, cluster, files)
         yield site

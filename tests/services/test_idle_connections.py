@@ -1,4 +1,4 @@
-"""Ten thousand connections that say nothing, at the ports of a cluster: others are served, memory is bounded."""
+"""Ten thousand silent connections to a cluster: others are served, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from peacefs.protocol.limits import MIB
 pytestmark = pytest.mark.cluster
 #: At each of the four ports.
 _CONNECTIONS = often(2500, 10_000)
-#: For what a process keeps of them all: thousands of open sockets, or a thousand threads.
+#: Memory of a process for all of them: thousands of open sockets, or a thousand threads.
 _MEMORY_BYTES_MAX = often(75, 150) * MIB
 
 
 @contextlib.contextmanager
 def silent_connections(host: str, port: int, count: int) -> Iterator[None]:
-    """Open for as long as it lasts, as far as the other side leaves them open."""
+    """Keep connections open within the block, as far as the other side allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < count + 1000:
         pytest.skip(f"no more than {hard} files may be open here")

@@ -1,4 +1,4 @@
-"""The process that writes the image beside a coordinator: killed, and stopped for a while, under changes."""
+"""The process that writes a coordinator's image is killed, and paused, during changes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from support.services import start_service
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
-#: More entries than a coordinator leaves to its log alone.
+#: More entries than a coordinator keeps only in its log.
 _ENOUGH = 620
 _USER = getpass.getuser()
 
 
 class Coordinator:
-    """A coordinator on a directory; one client makes directories, each in an entry of its own."""
+    """A coordinator on a directory. One client makes directories, each in its own entry."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -60,7 +60,7 @@ class Coordinator:
         return None
 
     def image_has_all(self) -> bool:
-        """Return whether the image, read by SQLite alone, has every name that was made."""
+        """Return whether the image, read by SQLite alone, has every new name."""
         (path,) = self.directory.glob("metadata.sqlite")
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as image:
             return {name for (name,) in image.execute("SELECT name FROM entry")} >= self.made

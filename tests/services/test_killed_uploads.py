@@ -1,4 +1,4 @@
-"""Files that are being written over WebHDFS while the services that know of them are killed: real processes."""
+"""Uploads over WebHDFS while the services that handle them are killed, as processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def files(cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
 
 
 class Writing:
-    """A CREATE in its two steps, as Hadoop's client sends it: the body piece by piece."""
+    """A CREATE in two steps, as Hadoop's client sends it, with the body piece by piece."""
 
     def __init__(self, cluster: LocalCluster, path: str) -> None:
         address = urlsplit(cluster.http_address)

@@ -1,4 +1,4 @@
-"""The commands and environment of the manifests for Kubernetes, without containers: over TLS, with tokens."""
+"""Commands and environment of the Kubernetes manifests, without containers: over TLS, with tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
 class Pods:
-    """The containers of all StatefulSets as processes; of the datanodes one, for they are all the same."""
+    """The containers of all StatefulSets as processes, with one datanode because all are alike."""
 
     def __init__(self, directory: Path) -> None:
         made = directory / "certificates"
@@ -53,12 +53,12 @@ class Pods:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str, count: int | None = None) -> None:
-        """Start the Pods of a StatefulSet, all at once: it is told to be parallel."""
+        """Start the Pods of a StatefulSet all at once, because it is declared parallel."""
         stateful_set = self._sets[name]
         assert stateful_set["spec"]["podManagementPolicy"] == "Parallel"
         program = [etcd_binary()] if name == "etcd" else [*PEACEFS]
         for pod in (f"{name}-{at}" for at in range(count or stateful_set["spec"]["replicas"])):
-            # A volume belongs to root, and to the group of the Pod.
+            # A volume belongs to root and the Pod's group.
             self.machine.data(pod).mkdir(mode=0o2775)
             told = self.machine.environment(pod, container(stateful_set))
             with (self._directory / f"{pod}.log").open("wb") as log:
@@ -69,7 +69,7 @@ class Pods:
                 )
 
     def passes(self, pod: str, kind: str) -> bool:
-        """Ask as Kubernetes does, which looks at no certificate."""
+        """Probe as Kubernetes does, without verifying certificates."""
         where = self.machine.probe(pod, container(self._sets[pod.rpartition("-")[0]]), kind)
         if "://" not in where:
             with socket.create_connection((HOST, int(where.rpartition(":")[2])), timeout=30):
@@ -85,11 +85,11 @@ class Pods:
         return f"https://{','.join(addresses)}"
 
     def token(self) -> str:
-        """Make one for ann, as an administrator in the Pod that leads; an empty text while none does."""
+        """Make a token for ann, as an administrator in the leading Pod; empty while no Pod leads."""
         return self._administer("token", "create", "--user", "ann", "--ttl", "1h")
 
     def prepare(self) -> str:
-        """Make what ann needs, in the same way."""
+        """Prepare ann's directories in the same way."""
         return self._administer("prepare", "ann")
 
     def _administer(self, *command: str) -> str:
@@ -143,7 +143,7 @@ def test_kubernetes_pods_come_up_pass_their_probes_and_serve(pods: Pods) -> None
         files.write("/user/ann/one", b"all replicas are well", replication=1)
         assert files.read("/user/ann/one") == b"all replicas are well"
         assert [each["rack"] for each in files.cluster_status()["datanodes"]] == ["/node-of-datanode-0"]
-    # The health check of the image, for what is the same without Kubernetes.
+    # The image's health check, for use without Kubernetes.
     url = pods.machine.probe("datanode-0", container(resources("StatefulSet")["datanode"]), "readinessProbe")
     assert checked(url).returncode == 0
     for at in range(2):
@@ -158,7 +158,7 @@ def test_kubernetes_pods_come_up_pass_their_probes_and_serve(pods: Pods) -> None
 
 
 def checked(url: str) -> subprocess.CompletedProcess[str]:
-    """Run the health check of the image."""
+    """Run the image's health check."""
     script = ROOT / "deploy" / "container" / "health.py"
     return subprocess.run(
         [sys.executable, str(script)],

@@ -1,4 +1,4 @@
-"""Lines of services' logs: JSON that a machine reads, and the id of the request that each concerns."""
+"""Lines of services' logs: machine-readable JSON, with the id of the request."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_trace_goes_with_what_asks_and_costs_other_messages_nothing() -> None:
 
 
 class _OlderWriteChunk(msgspec.Struct, frozen=True, tag="WriteChunk", omit_defaults=True):
-    """The message as a release knew it in which nothing had a trace."""
+    """The message as an older release knew it, without a trace."""
 
     token: str
     chunk: int

@@ -1,4 +1,4 @@
-"""Real coordinators whose metadata loses its end: they do not serve as if nothing were wrong."""
+"""Coordinators whose metadata lost its end refuse to serve."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def status(cluster: LocalCluster) -> dict[str, Any]:
 
 
 def last_segment(directory: Path) -> Path:
-    """Return the last segment of the log, to which a coordinator has appended since its start."""
+    """Return the last segment of the log, to which a coordinator appends since its start."""
     return max(directory.glob("metadata.sqlite.log-*"))
 
 
 def written_bytes(log: bytes) -> list[int]:
-    """Return where a segment holds something: it was filled with zeros when it was made."""
+    """Return the offsets of a segment's data: new segments are filled with zeros."""
     return [at for at, byte in enumerate(log) if byte]
 
 
@@ -98,14 +98,14 @@ def test_commits_lost_from_the_log_keep_the_coordinator_from_starting_until_that
         now = status(cluster)
         assert now["unreferenced"]["floor_held"] and not now["commits_missing"]
         assert len(files.list("/")) < len(written)
-        # The data of what was lost is where it was.
+        # The data of the lost files is still there.
         wait_until(lambda: status(cluster)["unreferenced"]["chunks_of_earlier_epochs"] > 0, "they are reported")
         files.write("/new", _DATA, replication=1)
         assert files.read("/new") == _DATA
 
 
 def log_free(image: dict[str, bytes], directory: Path) -> Path:
-    """Return the store as it was before its log."""
+    """Return the store as it was before it had a log."""
     path = directory / "without-its-log"
     path.write_bytes(image["metadata.sqlite"])
     return path
@@ -113,7 +113,7 @@ def log_free(image: dict[str, bytes], directory: Path) -> Path:
 
 @pytest.mark.evidence("directory-put-back")
 def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_accepted(tmp_path: Path) -> None:
-    """The directory was put back as it once was, its record with it: nothing in it tells of what followed."""
+    """The directory and its record were replaced by an old copy, so nothing in it shows the later commits."""
     with (
         LocalCluster(tmp_path / "c", datanodes=1, port=0) as cluster,
         PeaceFileSystem(cluster.http_address) as files,
@@ -141,7 +141,7 @@ def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_acc
         wait_until(lambda: bool(status(cluster)["ready"]), "the coordinator is ready")
         assert files.read("/before") == _DATA
         assert "accept-loss" in refusal(cluster, "/new")
-        # A restart forgets nothing of it.
+        # A restart does not forget that.
         cluster.coordinator.kill()
         cluster.restart(cluster.coordinator)
         assert status(cluster)["commits_missing"]
@@ -159,7 +159,7 @@ def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_acc
 
 
 def refusal(cluster: LocalCluster, path: str) -> str:
-    """Ask for a directory once; what the coordinator says against it."""
+    """Request a directory once; return the coordinator's objection."""
     answer = httpx.put(f"{cluster.http_address}/webhdfs/v1{path}?op=MKDIRS&user.name=ann", timeout=120)
     assert answer.status_code == 403, answer.text
     return str(answer.json()["RemoteException"]["message"])

@@ -1,4 +1,4 @@
-"""The attack that deleted a file's real replicas, on a real cluster: three know the secret and hold nothing."""
+"""The attack that deleted a file's real replicas: three fake datanodes know the secret and hold nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _USAGE = Usage(1 << 50, 0, 1 << 50)
 
 
 class Liar:
-    """Says that it holds what it is told to claim, and answers to every challenge with what it thinks of first."""
+    """Claims the replicas that it is told to claim, and answers challenges with arbitrary proofs."""
 
     def __init__(self, cluster: LocalCluster, name: str, claims: list[Replica]) -> None:
         readiness = cluster.coordinator.readiness

@@ -1,4 +1,4 @@
-"""`peacefs metadata` on real processes: backups while files are written, a restore, and what is kept then."""
+"""`peacefs metadata` on processes: backups during writes, a restore, and what is retained."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_cluster_goes_on_from_a_backup_and_loses_nothing_that_datanodes_hold(t
         now = status(cluster)
         assert now["epoch"] > held["epoch"]
         assert now["unreferenced"]["floor_held"]
-        # Those of /after and /after-that, each on both datanodes.
+        # The chunks of /after and /after-that, each on both datanodes.
         wait_until(lambda: status(cluster)["unreferenced"]["chunks_of_earlier_epochs"] == 2, "both are seen")
         assert status(cluster)["unreferenced"]["bytes_of_earlier_epochs"] == 2 * (len(data) + len(b"small"))
         with pytest.raises(FileNotFound):

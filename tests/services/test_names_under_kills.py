@@ -1,4 +1,4 @@
-"""A real coordinator is killed while clients change names: what they were told must fit one order of changes."""
+"""A coordinator is killed while clients change names: all answers must fit one order of changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GROUPS = ((FramesDoor, FramesDoor, WebHdfsDoor), (FramesDoor, WebHdfsDoor, WebH
 
 
 class Killed:
-    """A cluster with one datanode, and clients that work on names in it."""
+    """A cluster with one datanode, and clients that change names."""
 
     def __init__(self, cluster: LocalCluster, seed: int, groups: list[list[Door]], prefix: str) -> None:
         self.cluster = cluster
@@ -46,7 +46,7 @@ class Killed:
                 files.mkdirs(f"/{top}")
 
     def kill_coordinator(self) -> None:
-        """Kill it and start it again, in the same directory and at the same port."""
+        """Kill the coordinator and restart it, with the same directory and port."""
         self._left.update(children_of(self.cluster.coordinator.pid))
         self.cluster.coordinator.kill()
         self.recorder.died()
@@ -54,7 +54,7 @@ class Killed:
         self.cluster.restart(self.cluster.coordinator)
 
     def kill_child(self, chance: random.Random) -> None:
-        """Kill a child of the coordinator, if it has one. The coordinator goes on, or is started again."""
+        """Kill a child of the coordinator, if there is one. The coordinator goes on, or is restarted."""
         children = children_of(self.cluster.coordinator.pid)
         if not children:
             return
@@ -69,7 +69,7 @@ class Killed:
             self.cluster.restart(self.cluster.coordinator)
 
     def look(self) -> None:
-        """Read everything through both doors, and see that no child of a killed coordinator is left."""
+        """Read everything through both interfaces, and check that no child of a killed coordinator is left."""
         for door in (FramesDoor(self.cluster.http_address), WebHdfsDoor(self.cluster.http_address)):
             self.recorder.look(door, self.workload.tops)
             door.close()
@@ -104,7 +104,7 @@ def work_for(world: Killed, seconds: float, chance: random.Random | None = None)
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs; one that has ended and is not yet waited for does not."""
+    """Return whether a process is running. A zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -139,7 +139,7 @@ def test_names_are_linearizable_while_the_coordinator_and_its_children_are_kille
 
 
 class ForgetfulDoor(WebHdfsDoor):
-    """Answers its first creation itself, as a coordinator does that forgets it."""
+    """Answers its first creation itself, like a coordinator that forgets it."""
 
     has_lied = False
 

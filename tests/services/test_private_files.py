@@ -1,4 +1,4 @@
-"""Services keep their files from all other users: made so under any umask, and mended where it was not."""
+"""Services keep their files private: new ones under any umask, and existing ones by mending their modes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def umask(mask: int) -> Iterator[None]:
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Yield a directory that all users reach: those of pytest keep others out by themselves."""
+    """Yield a directory that all users can enter, unlike those of pytest."""
     path = Path(tempfile.mkdtemp(prefix="peacefs-modes-"))
     path.chmod(0o755)
     yield path
@@ -50,13 +50,13 @@ def all_below(directory: Path) -> list[Path]:
 
 
 def open_to_others(directory: Path) -> dict[str, str]:
-    """Everything in a directory that others may touch, if they could reach it, with its mode."""
+    """Return everything in a directory that other users could access by its mode."""
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in all_below(directory)}
     return {str(path): f"{mode:04o}" for path, mode in modes.items() if mode & 0o077}
 
 
 def as_stranger(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as another user; the test is skipped where that cannot be."""
+    """Run a command as another user. Skip the test if that is impossible."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can be another user, with setpriv")
     become = ["setpriv", f"--reuid={_STRANGER}", f"--regid={_STRANGER}", "--clear-groups"]
@@ -104,7 +104,7 @@ def test_modes_that_an_earlier_version_left_are_mended_with_one_line_each(place:
     with LocalCluster(place / "c", datanodes=1, port=0) as cluster:
         work(cluster)
         cluster.stop()
-        # As made with a umask of 022, and worse.
+        # Modes as with umask 022, and worse.
         for path in all_below(place / "c"):
             path.chmod(0o777 if path.is_dir() else 0o666)
         cluster.start()
@@ -146,7 +146,7 @@ def test_modes_keep_another_user_from_reading_and_from_locking(place: Path) -> N
 
 @pytest.mark.evidence("other-users")
 def test_modes_that_cannot_be_mended_are_refused_in_one_line(place: Path) -> None:
-    """The directory belongs to somebody else, who lets everybody in."""
+    """The directory belongs to another user, and is open to all."""
     theirs = place / "theirs"
     theirs.mkdir()
     theirs.chmod(0o777)
@@ -184,7 +184,7 @@ def test_modes_of_a_directory_that_all_share_are_left_alone(place: Path) -> None
 
 @pytest.mark.evidence("other-users")
 def test_modes_of_an_agent_s_directory_and_its_logs_are_private(place: Path) -> None:
-    """The agent needs no coordinator for that; the log is made by the process between it and the query."""
+    """The agent needs no coordinator for that; the guard process makes the log."""
     secret, commands, directory = place / "secret", place / "commands.toml", place / "agent"
     secret.write_text("x" * 40)
     secret.chmod(0o600)
@@ -213,6 +213,6 @@ def test_modes_of_an_agent_s_directory_and_its_logs_are_private(place: Path) -> 
     os.close(reading)
     os.close(writing)
     assert done.returncode == 0 and log.read_text() == "said\n"
-    # Queries with accounts of their own pass through to what is theirs, and list nothing on the way.
+    # Queries with other accounts must reach their own files, but not list the directories above.
     readable = {path: mode for path, mode in open_to_others(directory).items() if int(mode, 8) & 0o066}
     assert readable == {}

@@ -1,7 +1,7 @@
-"""A datanode on a file system of its own that fills up, and one that the kernel lets nobody change any more.
+"""A datanode on a file system that fills up, and on one that becomes read-only.
 
-The rest is tested with disks that are simulated; here it is seen that Linux says what they say. To mount takes
-root.
+Other disk faults are tested with simulated disks. These tests show that Linux behaves like the simulation.
+Mounting needs root.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.cluster
 
 
 def make_read_only(directory: Path) -> None:
-    """Whoever opens a file from now on finds a file system that takes no change; files that are open stay open.
+    """Make the file system read-only for files opened from now on; open files stay open.
 
-    A remount in place is refused while somebody writes, as the datanode does.
+    Linux refuses to remount a file system while the datanode writes to it.
     """
     subprocess.run(["mount", "--bind", str(directory), str(directory)], check=True)
     subprocess.run(["mount", "-o", "remount,bind,ro", str(directory)], check=True)
@@ -44,14 +44,14 @@ def health(files: PeaceFileSystem) -> Health:
 
 
 def state_of(files: PeaceFileSystem, disk: Path) -> str:
-    """As the coordinator shows it."""
+    """Return the disk's state as the coordinator shows it."""
     shown = (each for node in files.cluster_status()["datanodes"] for each in node["disks"])
     return next((str(each["state"]) for each in shown if each["directory"] == str(disk)), "not shown")
 
 
 @pytest.mark.evidence("disk-full")
 def test_a_disk_that_fills_up_refuses_the_write_goes_on_elsewhere_and_it_comes_back(tmp_path: Path) -> None:
-    """Something else takes the room, faster than the coordinator hears of it."""
+    """Another program takes the space, faster than the coordinator learns of it."""
     contents = {f"/f{number}": os.urandom(MIB) for number in range(20)}
     with (
         mounted(tmp_path / "disk", 90 * MIB) as disk,

@@ -1,4 +1,4 @@
-"""An attacker to whom a service connects, and who passes its words on to another under a name of his choice."""
+"""An attacker to whom a service connects relays its handshake to another service, under chosen names."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PATIENCE_S = 120.0
 
 
 class Attacker:
-    """Passes handshakes on from whoever connects to it to the coordinator, each as it chooses to change it.
+    """Relays handshakes to the coordinator, with changes of its choice.
 
-    After a handshake that the coordinator took it registers a datanode of its own.
+    If the coordinator accepts a handshake, it registers a datanode of its own.
     """
 
     def __init__(self, coordinator: tuple[str, int], name: str) -> None:
@@ -91,7 +91,7 @@ def _received(sock: socket.socket) -> Message | None:
 
 @contextlib.contextmanager
 def datanode_of(cluster: LocalCluster, directory: Path, coordinator: tuple[str, int]) -> Iterator[None]:
-    """A datanode that takes `coordinator` for its coordinator, as one does whose name service was lied to."""
+    """Start a datanode that takes `coordinator` for its coordinator, as after a forged name lookup."""
     process = subprocess.Popen(
         [
             *(

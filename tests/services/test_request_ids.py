@@ -1,4 +1,4 @@
-"""The id of a request goes from whoever makes it through every process that serves it, and into the answers."""
+"""A request's id goes from the client through every process that serves it, and into answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _records(log: Path, id: str) -> list[dict[str, Any]]:
 
 
 def _messages(cluster: LocalCluster, id: str) -> dict[str, list[str]]:
-    """Return the lines of each process about a request."""
+    """Return each process's log lines about a request."""
     found = {}
     for log in sorted((cluster.directory / "logs").glob("*.log")):
         found[log.stem] = [record["message"] for record in _records(log, id)]
@@ -87,7 +87,7 @@ def test_request_through_a_gateway_keeps_its_id_where_the_client_sends_it_once(c
     with httpx.Client(base_url=cluster.http_address, timeout=180) as http:
         first = http.put("/webhdfs/v1/nightly?op=CREATE&replication=3", headers={"X-Request-Id": "nightly-42"})
         assert first.status_code == 307 and first.headers["x-request-id"] == "nightly-42"
-        # A stock client follows with the URL alone.
+        # A stock client follows the redirect with only the URL.
         written = http.put(first.headers["location"], content=b"x" * 2_000_000)
     assert written.status_code == 201 and written.headers["x-request-id"] == "nightly-42"
 

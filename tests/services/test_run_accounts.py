@@ -1,4 +1,4 @@
-"""An agent's commands execute nothing out of a name, and reach neither the agent nor the cluster's secret."""
+"""An agent's commands execute nothing from a name, and cannot reach the agent or the cluster's secret."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give runs accounts of their own")
 
-#: Says what it is and what it can get at.
+#: Reports its identity, and what it can access.
 LOOK = """
 import json, os, sys
 
@@ -90,7 +90,7 @@ def test_placeholders_as_words_and_in_options_are_allowed(tmp_path: Path) -> Non
 def test_name_executes_nothing_although_the_command_has_a_shell_read_it_twice(
     tmp_path: Path, name: str, way: str
 ) -> None:
-    """As `ssh` does with its arguments, and a careless script."""
+    """As `ssh` does with its arguments, or a careless script."""
     marker = tmp_path / "marker"
     scripts = {
         "argument": ["-c", 'eval "echo $1"', "sh", "{checkpoint}"],
@@ -151,7 +151,7 @@ def test_name_of_a_checkpoint_executes_nothing_on_an_agent(tmp_path: Path) -> No
 @pytest.mark.evidence("hostile-query-names")
 def test_run_has_an_account_of_its_own_and_reaches_neither_agent_nor_secret() -> None:
     nobody = pwd.getpwnam("nobody")
-    # So that the account gets to its own directory, and to the secret and the log but for their modes.
+    # Let the account reach its directory; only modes protect the secret and the log.
     with (
         open_directory() as directory,
         World.running(directory) as world,

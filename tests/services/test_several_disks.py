@@ -1,4 +1,4 @@
-"""A datanode with several data directories, as a process: one vanishes under it, the others go on."""
+"""A datanode process with several data directories: one disappears, the others continue."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_disk_that_vanishes_costs_its_replicas_and_no_file(tmp_path: Path) -> 
             files.write("/more", b"more", replication=2)
         broken = disks[1]
         broken.mkdir()
-        # The kernel answers EIO to whoever reads this: nothing is mapped where it begins.
+        # The kernel answers EIO to readers, because nothing is mapped at its start.
         (broken / "identity.json").symlink_to("/proc/self/mem")
         with extra_datanode(cluster, tmp_path / "home", *disks) as log:
             assert f"the disk of {broken} has failed" in log.read_text()

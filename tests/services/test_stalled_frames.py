@@ -1,6 +1,4 @@
-"""Clients that begin large frames and do not end them: what they hold of a service is bounded, and so is for how
-long; others are served meanwhile.
-"""
+"""Clients that begin large frames and stall: their memory and time are limited, and others are served."""
 
 from __future__ import annotations
 
@@ -26,13 +24,13 @@ from peacefs.protocol.messages import Failure, Message, Target, Welcome
 from peacefs.runtime.connection_handshakes import client_data_frame_bytes_max
 
 pytestmark = pytest.mark.cluster
-#: A process needs so much besides, for what its allocator keeps and for each connection, which may have a thread.
+#: A process also needs memory for its allocator and for each connection, which may have a thread.
 _BESIDES_BYTES = 40 * MIB
 _CONNECTION_BYTES = 160 * KIB
 
 
 class Stalled:
-    """A client that has greeted, and sends what it likes."""
+    """A client that has completed its handshake, and sends arbitrary bytes."""
 
     def __init__(self, address: tuple[str, int], role: str, name: str) -> None:
         self.socket = socket.create_connection(address, timeout=30)
@@ -50,7 +48,7 @@ class Stalled:
                 return frames[0].message
 
     def begin(self, message_bytes: int, payload_bytes: int, less: int) -> None:
-        """A frame that is announced and not ended, as far as the other side takes it."""
+        """Announce a frame and send part of it, as far as the other side accepts it."""
         prefix = struct.pack(">2sBBIII", b"pf", 1, 0, 0, message_bytes, payload_bytes)
         with contextlib.suppress(OSError):
             self.socket.sendall(prefix + struct.pack(">I", crc32c(prefix)))
@@ -91,7 +89,7 @@ def files(cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
 def attack(
     cluster: LocalCluster, port: str, count: int, message_bytes: int, payload_bytes: int
 ) -> tuple[list[Stalled], int, int]:
-    """So many connections that all stall 15 bytes before their frame's end; what memory they cost at most."""
+    """Open connections that stall 15 bytes before their frame's end; return the maximum memory that they cost."""
     member = cluster.coordinator if port == "http" else cluster.datanodes[0]
     ready = member.readiness
     if port == "http":
@@ -109,7 +107,7 @@ def attack(
 
 
 def wait_until_ended(stalled: list[Stalled]) -> float:
-    """Send a byte now and then on each connection, and return how long the last of them lasts."""
+    """Send a byte now and then on each connection; return how long the last connection survives."""
     began_s = time.monotonic()
     while left := [each for each in stalled if not each.has_ended()]:
         assert time.monotonic() - began_s < 4 * begun_frame_timeout_s, f"{len(left)} go on"

@@ -1,4 +1,4 @@
-"""Datanodes are stopped as systemd and Kubernetes do, by SIGTERM and without maintenance: no request fails."""
+"""Datanodes are stopped by SIGTERM without maintenance, as systemd and Kubernetes do: no request fails."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from peacefs.protocol.limits import MIB
 pytestmark = pytest.mark.cluster
 _SIZES = (1_000, 300_000, 3 * MIB)
 _TASK_S = 4.0
-#: Between two rounds.
+#: Pause between two rounds.
 _PAUSE_S = often(1, 0) * 0.05
 
 
 class Rounds:
-    """A thread that does something again and again, until it is told to stop or that fails."""
+    """A thread that repeats an action until it is stopped or fails."""
 
     def __init__(self, once: Callable[[int], None]) -> None:
         self.done = 0
@@ -67,7 +67,7 @@ class Rounds:
 
 
 def restart_each(cluster: LocalCluster, rounds: list[Rounds]) -> None:
-    """Stop and start one datanode after the other, each while all is replicated and everybody is at work."""
+    """Restart one datanode after the other, each while everything is replicated and clients are working."""
     with PeaceFileSystem(cluster.http_address) as files:
 
         def is_replicated() -> bool:
@@ -107,7 +107,7 @@ def test_stopped_datanode_fails_no_request_of_our_client(tmp_path: Path) -> None
 
 
 def test_stopped_datanode_fails_no_request_over_webhdfs(tmp_path: Path) -> None:
-    """This client tries nothing twice: where it was led to a moment before, it is still answered."""
+    """This client retries nothing, so a stopping datanode must still answer requests sent to it."""
     contents = {size: os.urandom(size) for size in _SIZES}
     answers: Counter[int] = Counter()
     with LocalCluster(tmp_path, datanodes=4, port=0) as cluster, httpx.Client(timeout=180) as http:
@@ -128,7 +128,7 @@ def test_stopped_datanode_fails_no_request_over_webhdfs(tmp_path: Path) -> None:
 
 
 def test_body_under_way_ends_at_a_datanode_that_is_being_stopped(tmp_path: Path) -> None:
-    """Spark sends a delta of state for as long as its task takes."""
+    """Spark sends a state delta for as long as its task takes."""
     more, last = threading.Event(), threading.Event()
 
     def body() -> Iterator[bytes]:
@@ -147,7 +147,7 @@ def test_body_under_way_ends_at_a_datanode_that_is_being_stopped(tmp_path: Path)
         assert more.wait(180)
         head.terminate()
         wait_until(lambda: not takes_connections(httpx.URL(led)), "the datanode takes nobody any more")
-        # The server of an HTTP library that is told to stop often gives up here, after three seconds.
+        # The servers of many HTTP libraries would give up after three seconds.
         last.wait(_TASK_S)
         last.set()
         sender.join()

@@ -1,4 +1,4 @@
-"""Agents as real processes: a query whose node dies goes on elsewhere from its checkpoint, and is never two."""
+"""Agents as processes: a query whose node dies continues elsewhere from its checkpoint, and never runs twice."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from peacefs.spark_connector.supervision.command_list import read_command_list
 from peacefs.spark_connector.supervision.registration import supervise
 
 pytestmark = pytest.mark.cluster
-#: The length of its naps: nobody else on this machine sleeps for as long.
+#: The duration of its sleeps, unique on this machine.
 _NAP = str(600 + os.getpid())
 
-# Counts to the end; every number is a file of its checkpoint, written once. It says where it runs and as what. In
-# the middle it waits for a file, until what is to happen to it has.
+# Counts to the end, and writes each number once as a file of its checkpoint. It reports its node and user. In the
+# middle it waits for a file, which the test makes after its fault.
 COUNTER = """
 import os, sys, time
 from peacefs.client.control.addresses import split_uri
@@ -53,7 +53,7 @@ with PeaceFileSystem(address.http) as files:
 """
 
 
-# The same, but it asks for its run, as the driver of a standby has to, and writes a number only as that run.
+# The same, but it asks for its run, as the driver of a standby must, and writes numbers only as that run.
 ASKING_COUNTER = """
 import os, sys, time
 from peacefs.client.control.addresses import split_uri
@@ -77,7 +77,7 @@ with PeaceFileSystem(address.http) as files:
 
 
 def commands(name: str) -> str:
-    """Return the counter, and little else."""
+    """Return a list with the counter, and little else."""
     return f"""
         runs_max = 2
         [commands.count]
@@ -245,7 +245,7 @@ def _told(coordinator: str) -> dict[tuple[str, str], float]:
 
 
 def _sleepers() -> list[int]:
-    """Processes that sleep for a supervised query."""
+    """Return the processes that sleep for a supervised query."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -284,7 +284,7 @@ def test_agent_whose_coordinator_is_away_says_so_once_and_says_when_it_is_back(w
     log = world.directory / "patient" / "agent.log"
     world.cluster.coordinator.kill()
     wait_until(lambda: "trying again" in log.read_text(), "the agent says that it cannot reach the coordinator")
-    # Several attempts fail meanwhile: the first pauses are of half a second, one and two.
+    # Several attempts fail meanwhile: the first pauses are half a second, one and two seconds.
     assert wait_for_silence(log, 6.0)
     world.cluster.restart(world.cluster.coordinator)
     wait_until(lambda: "answers again" in log.read_text(), "the agent says that the coordinator is back")
@@ -293,7 +293,7 @@ def test_agent_whose_coordinator_is_away_says_so_once_and_says_when_it_is_back(w
 
 
 def wait_for_silence(log: Path, seconds: float) -> bool:
-    """Return whether nothing is added to a log for so long."""
+    """Return whether nothing is added to a log for a given time."""
     before, until_s = log.read_text(), time.monotonic() + seconds
     while time.monotonic() < until_s:
         if log.read_text() != before:

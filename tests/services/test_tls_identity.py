@@ -1,4 +1,4 @@
-"""Certificates from files: what is wrong with them is said in one line, and new ones need no restart."""
+"""Certificate files: faults are reported in one line, and new certificates need no restart."""
 
 from __future__ import annotations
 

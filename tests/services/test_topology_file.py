@@ -1,4 +1,4 @@
-"""A coordinator with a topology file: datanodes stand where it says, and it may be changed while all runs."""
+"""A coordinator with a topology file, which places datanodes and may be changed at run time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_file_with_a_mistake_is_refused_with_its_line_before_anything_is_made(
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
-    """Return the address of a coordinator whose file puts its one datanode into an attic."""
+    """Yield the address of a coordinator whose file puts its only datanode into a rack."""
     (tmp_path / "net.toml").write_text(_FILE.format(rack="attic", bytes_s=20e6))
     processes = []
     try:

@@ -1,4 +1,4 @@
-"""Traces of real processes: one write as a tree of spans, and the hop that was slow in it."""
+"""Traces of processes: one write as a tree of spans, including the slow hop."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_trace_shows_one_write_through_the_pipeline_and_which_hop_was_slow(tmp_p
             found = [(span.service, span.name) for span in told()] if whole else []
             return found.count(("datanode", "WriteChunk")) == 3 and ("coordinator", "CompleteFile") in found
 
-        # A span is exported behind what it consists of.
+        # A span is exported after its children.
         wait_until(is_told_of_everywhere, "every service has exported its spans")
         spans = told()
     [root] = [span for span in spans if not span.parent]
@@ -103,7 +103,7 @@ def test_trace_of_a_stock_client_goes_on_at_the_gateway(tmp_path: Path, traces: 
         url = f"{cluster.http_address}/webhdfs/v1/stock?op=CREATE&replication=1"
         answer = http.put(url, headers={"X-Request-Id": "stock"})
         assert http.put(answer.headers["location"], content=b"x" * 1000).status_code == 201
-    # They have ended, and so exported all.
+    # They have ended, so they have exported all spans.
     spans = [span for span in read_spans([traces]) if span.request == "stock"]
     [create] = [span for span in spans if not span.parent]
     [gateway] = [span for span in _children(spans, create) if span.service == "datanode"]

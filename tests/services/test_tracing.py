@@ -1,4 +1,4 @@
-"""Traces: requests that are traced, phases made from effects, and pictures of spans."""
+"""Tracing: requests to trace, phases made from effects, and drawings of spans."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Span:
 
 
 class _Tracer:
-    """Traces every request but those called off."""
+    """Traces every request except excluded ones."""
 
     def __init__(self) -> None:
         self.spans: list[_Span] = []
@@ -99,7 +99,7 @@ def test_span_has_what_its_participant_waited_for_as_phases_and_changes_nothing(
         ("fsync", 1),
         ("KeepChunks", 2),
     ]
-    # Requests to others bear the span.
+    # Requests to other services carry the span.
     assert [(message.trace, message.span) for message in asked[2:]] == [(context.id, span.id)] * 2  # type: ignore[attr-defined]
     assert current() is None
 
@@ -146,7 +146,7 @@ def test_trace_is_of_the_same_requests_in_all_processes(tmp_path: Path) -> None:
     first, second = ({span.context.trace_id for span in exporter.get_finished_spans()} for exporter in exporters)
     assert first == second and 40 < len(first) < 200
     assert first <= {trace_number(id) for id in ids}
-    # A request that another process traces is traced, whatever the share is.
+    # A request that another process traces is traced here, whatever the share.
     exporter = InMemorySpanExporter()
     none = OpenTelemetryTracer("datanode", "dn-3", exporter, 0.0)
     assert none.begin("OPEN", TraceContext("a"), {}) is None
@@ -173,7 +173,7 @@ def test_trace_goes_to_a_collector() -> None:
             self.end_headers()
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
         serving_thread = threading.Thread(target=server.serve_forever)

@@ -1,4 +1,4 @@
-"""Two real coordinators and one directory: at no time do both acknowledge."""
+"""Two coordinators and one directory: at no time do both acknowledge changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def complaint(directory: Path) -> str:
 
 
 def mkdirs(address: str, name: str) -> bool:
-    """Make a directory and return whether that was acknowledged."""
+    """Make a directory and return whether it was acknowledged."""
     with contextlib.suppress(httpx.HTTPError):
         url = f"{address}/webhdfs/v1/{name}?op=MKDIRS&user.name={getpass.getuser()}"
         return httpx.put(url, timeout=120).status_code == 200
@@ -59,7 +59,7 @@ def names(address: str) -> set[str]:
 
 @contextlib.contextmanager
 def running(directory: Path) -> Iterator[Started]:
-    """Yield a coordinator that is killed at the end if it has not ended before."""
+    """Yield a coordinator; kill it at the end unless it has ended."""
     process, address = start(directory)
     try:
         yield process, address
@@ -99,16 +99,16 @@ def test_second_coordinator_is_refused_on_the_renamed_directory_and_the_first_st
 ) -> None:
     moved = directory.rename(directory.with_name("moved"))
     assert_stops_by_itself(first)
-    # An unacknowledged change may have happened.
+    # An unacknowledged change may have taken effect.
     with running(moved) as (_process, address):
         assert names(address) - {"after"} == {"before"}
 
 
 @pytest.mark.evidence("files-taken-away")
 def test_second_coordinator_in_the_first_one_s_place_follows_its_end(directory: Path, first: Started) -> None:
-    """A copy of the directory takes its place while the first runs, which hears nobody's request after that."""
+    """A copy of the directory replaces it while the first one runs, which then serves no more requests."""
     moved = directory.rename(directory.with_name("moved"))
-    # A socket is no file to copy.
+    # A socket cannot be copied.
     shutil.copytree(moved, directory, ignore=shutil.ignore_patterns("admin"))
     with running(directory) as (_process, address):
         assert mkdirs(address, "of-the-second")

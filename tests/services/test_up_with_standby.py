@@ -1,4 +1,4 @@
-"""`peacefs up --standby`: two coordinators and etcd on one machine, and what is said where there is no etcd."""
+"""`peacefs up --standby`: two coordinators and etcd on one machine, and the message if etcd is missing."""
 
 from __future__ import annotations
 

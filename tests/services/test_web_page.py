@@ -1,4 +1,4 @@
-"""The web page in a real Chromium, against real clusters: what it shows, and that it complains of nothing."""
+"""The web page in a real Chromium on real clusters: its contents, and no errors on the console."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from peacefs.spark_connector.checkpoints.tree import PeaceTree
 from peacefs.spark_connector.supervision.registration import supervise
 
 pytestmark = pytest.mark.cluster
-#: Names that would do something if they were taken for markup, or for a part of an address.
+#: Names that would have an effect if taken for markup, or for a part of a URL.
 HOSTILE = (
     "<img src=x onerror=window.hit=1>",
     '"><script>window.hit=1<',
@@ -50,7 +50,7 @@ def chrome() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def cluster(chrome: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Asked for after the browser: where there is none, nothing is started."""
+    """Yield a cluster. Needs the browser, so that nothing is started without one."""
     with LocalCluster(tmp_path_factory.mktemp("page"), datanodes=4, port=0) as cluster:
         with PeaceFileSystem(cluster.http_address) as files:
             files.write("/reports/large", os.urandom(3 * MIB))
@@ -113,7 +113,7 @@ def test_page_is_worked_by_the_keyboard(chrome: Browser, cluster: LocalCluster) 
             assert page.page.evaluate("document.activeElement.textContent") == name
         page.page.keyboard.press("Enter")
         page.see("reports/")
-        # The new view has the focus, and the first link in it comes next.
+        # The new view has the focus, and its first link is next.
         assert page.page.evaluate("document.activeElement.id") == "main"
         go(page, "cluster", "Cluster")
         disks = page.page.locator("summary").first
@@ -126,7 +126,7 @@ def test_page_is_worked_by_the_keyboard(chrome: Browser, cluster: LocalCluster) 
             ),
             "the view was made anew meanwhile",
         )
-        # Focus stays, and so does what was opened.
+        # Focus stays, and so do opened parts.
         assert disks.evaluate("each => document.activeElement === each && each.parentElement.open")
 
 
@@ -309,7 +309,7 @@ def test_page_draws_checkpoints_that_were_made_of_each_other(
     with chrome.page(address(cluster, "checkpoints"), **look) as page:
         family = page.page.get_by_role("list", name=f"Made of {top}/moved", exact=True)
         family.wait_for()
-        # Each below what it was made of; what cannot be read is said where it stands.
+        # Each member is below its source; unreadable ones are marked in place.
         assert family.locator(":scope > li > ul > li > .row > a").all_text_contents() == [
             f"{top}/fork<b>",
             f"{top}/fork-3",
@@ -320,7 +320,7 @@ def test_page_draws_checkpoints_that_were_made_of_each_other(
         assert page.faults() == []
         width, window = page.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert width <= window, "it is wider than the window"
-        # By keyboard from one member to the next, and into its own page, which shows where it stands.
+        # Move by keyboard from member to member, and to a member's page, which shows its family.
         family.get_by_role("link", name=f"{top}/moved", exact=True).focus()
         page.page.keyboard.press("Tab")
         assert page.page.evaluate("document.activeElement.textContent") == f"{top}/fork<b>"
@@ -351,7 +351,7 @@ def test_page_says_why_a_datanode_is_slow_and_what_to_do(chrome: Browser, tmp_pa
         try:
             page.see(f"Datanode {slow} is slow at its disk")
             card = page.page.locator(f"[data-node={slow}] .slow[data-key=disk]")
-            # On a busy machine its heartbeats may be late for a while, which is told in place of this.
+            # On a busy machine its heartbeats may be late for a while, which is shown instead.
             card.get_by_text("takes long to write and to fsync").wait_for()
             card.get_by_text("On 127.0.0.1 look at the disk's own diagnosis (smartctl)").wait_for()
             card.get_by_text("To do: ").wait_for()
@@ -405,7 +405,7 @@ def test_page_that_is_hidden_costs_nothing_and_goes_on_when_it_is_shown(
 
 
 def test_page_of_a_browser_that_slept_for_an_hour_connects_again(chrome: Browser, cluster: LocalCluster) -> None:
-    # A clock that stands still stays with the profile.
+    # A stopped clock stays with the browser profile.
     with chrome.page("about:blank", fresh=True) as page:
         page.hosts = {f"{cluster.address.host}:{cluster.address.port}"}
         page.page.clock.install()
@@ -487,10 +487,10 @@ def test_page_asks_for_a_token_and_works_with_one(chrome: Browser, tmp_path: Pat
             with page.page.expect_download() as begun:
                 page.page.get_by_role("button", name="Download").click()
             assert Path(begun.value.path()).read_bytes() == b"for ann"
-            # Nothing that lasts holds the token.
+            # No persistent storage contains the token.
             assert page.page.evaluate("localStorage.length") == 0
             assert page.page.context.cookies() == []
-            # A revoked token ends; the stream that is open ends within a minute, the next request at once.
+            # After a revocation, the open stream ends within a minute, and the next request fails at once.
             administration.revoke(token.id)
             page.page.reload()
             page.see("A token, please")

@@ -123,7 +123,7 @@ class FailoverCoordinator(SimulatedCoordinator):
             raise Killed
 
     def _try_again(self, seconds: float) -> None:
-        """The writer's thread waits, and in the meantime nothing else happens here."""
+        """Wait like the writer's thread. Nothing else happens here meanwhile."""
         self._waited_s += 0.25
 
     def fail(self, fault: BaseException) -> NoReturn:

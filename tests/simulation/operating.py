@@ -66,7 +66,7 @@ class Operator:
     # -- out of service, and back --------------------------------------------------------------------
 
     def _set(self, datanode: SimulatedDatanode, mode: Mode) -> None:
-        """It may be that nobody hears of it, or refuses it, and that it is forgotten before it is done."""
+        """Request a change. The request may be lost, refused, or forgotten before it is done."""
         coordinator = self._cluster.coordinator
         if coordinator.node.up:
             deciding = coordinator.files.administration.decide(datanode.node.name, mode)

@@ -204,7 +204,7 @@ class PrivateDirectory:
             yield from write(path, data, request_id, user)
 
     def _flush(self, name: str) -> fx.Steps[None]:
-        """A file in parts; sometimes its writer is gone before the end, and leaves file and lease as they are."""
+        """Write a file in parts. Sometimes its writer dies first, and leaves file and lease as they are."""
         sink = yield from flusher(f"{self.path}/{name}", self._request(), self._request(), self.owner)
         content = b""
         for _ in range(self.random.randint(1, 4)):
@@ -217,7 +217,7 @@ class PrivateDirectory:
             yield from sink.complete(b"")
 
     def _outlive(self, name: str) -> fx.Steps[None]:
-        """A writer is silent for so long that another takes its lease over; what it still has is too late."""
+        """Let a writer be silent until another one takes over its lease; its remaining data is too late."""
         sink = yield from flusher(f"{self.path}/{name}", self._request(), self._request(), self.owner)
         part = self._data()
         self.files[name] = self.of(name) | {part}
@@ -409,7 +409,7 @@ class PrivateDirectory:
             snapshot.shows[file] = {content}
 
     def check_copy(self, name: str, user: str) -> fx.Steps[None]:
-        """It is whole, as its source was when it was asked for; or not there at all, if that is in doubt."""
+        """Check that the copy equals its source at the time of the request; if in doubt, it may be missing."""
         copy, path = self.copies[name], f"{self.copies_path}/{name}"
         try:
             listed = yield from list_names(path, user)

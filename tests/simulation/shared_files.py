@@ -198,7 +198,7 @@ class SharingReader:
     """
 
     def __init__(self, cluster: SimulatedCluster, histories: Histories, random: Random, *, waits: float) -> None:
-        """`waits` is the chance that it does something else between an open and the read."""
+        """Set the chance `waits` of doing something else between an open and the read."""
         self._cluster = cluster
         self._waits = waits
         self._histories = histories

@@ -208,7 +208,7 @@ class SimulatedDatanode:
         return DatanodeEnd(self, coordinator)
 
     def hear(self, coordinator: str, epoch: int, clock_s: float, *, leads: bool) -> bool:
-        """A coordinator says what it is. Return whether it is the one to be obeyed, as `CoordinatorLink` does."""
+        """Handle a coordinator's news. Return whether it is the one to obey, as `CoordinatorLink` does."""
         self.epoch_told = max(self.epoch_told, epoch if leads else 0)
         if not self.obedience.heard(coordinator, epoch, leads=leads):
             return False

@@ -198,7 +198,7 @@ def test_acknowledged_writes_survive_crashes_and_lost_messages(seed: int) -> Non
 
 
 def appender(path: str, name: str, acknowledged: list[bytes], tried: list[bytes]) -> fx.Steps[None]:
-    """Adds records to a file that others extend as well; one that fails is not tried again."""
+    """Append records to a file that others extend, too. Do not retry a failed append."""
     for number in range(12):
         record = f"<{name}-{number}>".encode() * 3000
         tried.append(record)

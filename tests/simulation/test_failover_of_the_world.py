@@ -107,7 +107,7 @@ def leader_of(cluster: FailoverWorld) -> FailoverCoordinator:
 
 
 async def keep_ordering(old: FailoverCoordinator, holder: str, record: ChunkRecord) -> None:
-    """A leader goes on with what it had decided."""
+    """Let a leader continue with its decisions."""
     for _ in range(20):
         order = DeleteChunks([Replica(record.chunk, record.version, record.length)])
         DatanodeLinks.send(old.links, holder, order)
@@ -136,7 +136,7 @@ def nothing(cluster: FailoverWorld, holder: SimulatedDatanode) -> None:
 
 
 def restart_apart_from_the_leader(cluster: FailoverWorld, holder: SimulatedDatanode) -> None:
-    """It starts again, and does not reach the new leader."""
+    """Restart it without a connection to the new leader."""
     name = leader_of(cluster).name
     cluster.world.network.separated.add(frozenset((name, holder.node.name)))
     holder.crash()
@@ -144,7 +144,7 @@ def restart_apart_from_the_leader(cluster: FailoverWorld, holder: SimulatedDatan
 
 
 def lose_its_memory(cluster: FailoverWorld, holder: SimulatedDatanode) -> None:
-    """The epochs that it wrote are not on its disk when it starts again."""
+    """Restart it without the epochs that it has written."""
     holder.epoch_seen = 0
     restart_apart_from_the_leader(cluster, holder)
 
@@ -167,7 +167,7 @@ def test_order_of_a_leader_that_was_replaced_would_be_obeyed_without_remembering
 
 
 def has_a_surplus_that_two_leaders_drop(obedience: type[Obedience]) -> None:
-    """The leader is stopped when a datanode has its order to drop a replica, and has not come to it."""
+    """Stop the leader after a datanode got its order to drop a replica, and before it does so."""
     cluster, record = with_a_file(obedience, datanodes=4)
     world, old = cluster.world, leader_of(cluster)
     ordered: list[str] = []

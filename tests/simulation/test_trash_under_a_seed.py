@@ -94,7 +94,7 @@ class Thrower:
         )
 
     def find(self, name: str) -> fx.Steps[bytes | None]:
-        """`Current` may become a checkpoint between two looks; a checkpoint stays what it is."""
+        """Expect that `Current` may become a checkpoint between two checks. A checkpoint does not change."""
         for _ in range(3):
             listed = yield from list_names(trash_of(self.user))
             for directory in sorted(listed.directories, key=lambda each: each != CURRENT_NAME):

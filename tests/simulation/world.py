@@ -272,7 +272,7 @@ class World:
             self._at(self.now_s, action, task)
 
     def _end(self, task: Task) -> None:
-        """A crashed participant stops between two effects. Its clean-up code does not run either."""
+        """Stop crashed participants between two effects, without running their clean-up code."""
         task.error = NodeCrashed()
         self._finish(task)
         if _has_not_begun(task.steps):

@@ -1,4 +1,4 @@
-"""One Spark session, set up as the connector says, for all tests that need one."""
+"""One Spark session with the connector's settings, for all tests that need a session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def worker_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Yield what PYSPARK_PYTHON may name, of this session and of drivers that tests start."""
+    """Yield the value of PYSPARK_PYTHON for this session and for drivers that tests start."""
     with prepared_python(tmp_path_factory.mktemp("python")) as prepared:
         yield prepared.path
 
@@ -38,7 +38,7 @@ def spark(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", "2")
-            # Not UTC: no result may depend on it.
+            # Not UTC, because no result may depend on the time zone.
             .config("spark.sql.session.timeZone", "Asia/Kathmandu")
             .getOrCreate()
         )

@@ -1,4 +1,4 @@
-"""Spark's expressions and the Python parser read every line alike."""
+"""Spark's expressions and the Python parser agree on every line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batches that a checkpoint directory records as begun and as committed."""
+"""The begun and committed batches of a checkpoint directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peacefs.spark_connector.checkpoints.batches import Checkpoint
 
 
 class Files:
-    """Directories by path, each a list of names, given out two a page."""
+    """Directories by path, each a list of names, returned in pages of two."""
 
     def __init__(self, directories: dict[str, list[str]]) -> None:
         self._directories = directories

@@ -1,4 +1,4 @@
-"""An agent that cannot reach its coordinator says so once and asks less and less often."""
+"""An agent that cannot reach its coordinator logs it once, and retries at growing intervals."""
 
 from __future__ import annotations
 

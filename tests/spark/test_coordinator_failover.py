@@ -1,4 +1,4 @@
-"""A Spark query whose coordinator dies while it runs: its batches go on at the next leader, exactly."""
+"""A Spark query whose coordinator dies continues at the next leader, with exact results."""
 
 from __future__ import annotations
 

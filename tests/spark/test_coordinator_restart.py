@@ -1,4 +1,4 @@
-"""With the connector's settings a query rides out what would stop it without them."""
+"""With the connector's settings a query survives a restart of the coordinator that would stop it otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dataflow's main job, as its user runs it: `peacefs dataflow demo`."""
+"""The main use of dataflows, as its user runs it: `peacefs dataflow demo`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_dataflow_that_loses_an_executor_and_a_datanode_stays_exact(tmp_path: Pa
 
 
 def test_load_is_one_long_log_that_begins_again_later() -> None:
-    """A repetition has the same news at later instants, after all those of the one before."""
+    """A repetition has the same lines at later times, after all lines of the previous one."""
     log = generate_log(4, 50)
     load = make_load(log, _YEARS, 150, gap_s=60)
     assert len(load.lines) == 150
@@ -64,7 +64,7 @@ def test_load_is_one_long_log_that_begins_again_later() -> None:
 
 
 def test_differences_count_rows() -> None:
-    """A row that comes twice is one too many."""
+    """A repeated row counts as a difference."""
     rows = [(0, "192.0.2.1", 3), (600_000_000, "192.0.2.1", 1)]
     assert differences(rows, rows) == []
     assert differences([*rows, rows[0]], rows[:1]) == [
@@ -75,7 +75,7 @@ def test_differences_count_rows() -> None:
 
 
 def test_latencies_are_divided_by_the_failure() -> None:
-    """A window that was completed before the kill and came after it belongs to the failure."""
+    """A window that was completed before the kill and delivered after it counts as during the failure."""
 
     def delivered(offered_s: float, at_s: float) -> news.Delivered:
         return news.Delivered(at_s, offered_s, (at_s - offered_s) * 1000, 1)

@@ -1,4 +1,4 @@
-"""A dataflow whose nodes are tasks of Spark: an executor is killed, and the output is as without a failure."""
+"""A dataflow on Spark tasks: an executor is killed, and the output equals a failure-free run's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_executor_of_a_ring_is_made_up_for_by_its_neighbour(executors: Executors
 
 
 class _Session:
-    """A Spark with nothing but settings."""
+    """A fake Spark session that has only settings."""
 
     def __init__(self, **settings: str) -> None:
         self.sparkContext = self
@@ -55,7 +55,7 @@ class _Session:
 
 
 def test_executors_want_tasks_that_may_fail_often() -> None:
-    """With Spark's four failures a task, the fourth executor that dies would end the query."""
+    """With Spark's limit of four failures per task, the death of a fourth executor would end the query."""
     with pytest.raises(StartupError, match=r"spark.task.maxFailures is 4.*set it to 100 or more"):
         SparkExecutors(_Session(), 2, checkpoints=None)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The main job, as its user runs it: `peacefs demo`."""
+"""The main use, as its user runs it: `peacefs demo`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEMO = [sys.executable, "-m", "peacefs", "demo"]
 
 
 def processes_about(directory: Path) -> list[str]:
-    """Return the command lines of running processes that name the directory."""
+    """Return the command lines of running processes that contain the directory."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -41,7 +41,7 @@ def test_a_killed_query_comes_back_exact(tmp_path: Path) -> None:
     system.mkdir()
     done = subprocess.run(
         [*DEMO, f"--batches={often(5, 12)}", "--input", str(log), "--dir", str(work), "--json"],
-        # The place that Python and Java take for the system's temporary files, as `/tmp` is.
+        # Use it as the system's temporary directory of Python and Java.
         env={**os.environ, "TMPDIR": str(system), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={system}"},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""The log that the demo reads."""
+"""The choice of the demo's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory of a demo: empty at first, gone in the end unless it is kept, and refused in one line."""
+"""A demo's directory must be empty, is removed at the end unless kept, and is otherwise refused in one line."""
 
 from __future__ import annotations
 

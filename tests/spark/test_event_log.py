@@ -27,8 +27,8 @@ from peacefs.spark_connector.java import find_java, java_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
-#: A driver with a context for each kind of log in turn: the first ends after three jobs, the second goes on. The
-#: log is of Spark's core: to load its SQL besides would take as long as all the rest.
+#: A driver with one context per kind of log: the first ends after three jobs, the second continues. The log needs
+#: only Spark's core; loading its SQL, too, would take most of the time.
 JOB = """
 import sys, time
 from pyspark import SparkConf, SparkContext
@@ -72,7 +72,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 class Started:
-    """A process whose output is a file."""
+    """A process whose output goes to a file."""
 
     def __init__(self, command: list[str], environment: dict[str, str], output: Path) -> None:
         self._output = output
@@ -82,7 +82,7 @@ class Started:
             )
 
     def said(self, pattern: str) -> str:
-        """Return the first group, once it has been said."""
+        """Return the pattern's first group when the output has it."""
 
         def found() -> re.Match[str] | None:
             match = re.search(pattern, self._output.read_text())
@@ -95,11 +95,11 @@ class Started:
         return match.group(1)
 
     def last_said(self, pattern: str) -> str:
-        """Return the first group of what was said last."""
+        """Return the first group of the pattern's last match."""
         return re.findall(pattern, self._output.read_text())[-1]
 
     def kill(self) -> None:
-        """With SIGKILL, and its JVM with it."""
+        """Kill the process and its JVM with SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(PATIENCE_S)
@@ -109,7 +109,7 @@ class Started:
 def history(
     cluster: LocalCluster, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """Yield the REST address of Spark's own history server."""
+    """Yield the REST address of Spark's history server."""
     pyspark = pytest.importorskip("pyspark")
     directory, jars = tmp_path_factory.mktemp("history"), Path(pyspark.__file__).parent / "jars"
     settings = {
@@ -123,7 +123,7 @@ def history(
         *(f"-D{key}={value}" for key, value in settings.items() if value),
         *shlex.split(environment.get("SPARK_SUBMIT_OPTS", "")),
         "-cp",
-        # In the order of Spark's own launcher, for which the archive of classes is.
+        # In the order of Spark's launcher, for which the class archive was made.
         class_path(str(next(jars.glob("slf4j-api-*.jar"))), f"{jars}/*"),
         "org.apache.spark.deploy.history.HistoryServer",
     ]
@@ -140,7 +140,7 @@ def asked(address: str) -> Any:
 
 
 def jobs(history: str, application: str) -> int:
-    """Return how many jobs of an application the history server has read of."""
+    """Return the number of an application's jobs that the history server knows."""
     with contextlib.suppress(urllib.error.HTTPError):
         return len(asked(f"{history}/{application}/jobs"))
     return 0
@@ -153,7 +153,7 @@ def is_completed(history: str, application: str) -> bool:
 
 @dataclass
 class Driver:
-    """A driver whose second session has begun: the application of the first, which has ended, and its own."""
+    """A driver in its second session, with both applications: the one that has ended, and the running one."""
 
     started: Started
     ended: str
@@ -164,7 +164,7 @@ class Driver:
 def drivers(
     cluster: LocalCluster, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Driver]]:
-    """The driver that goes on with a log of a kind, after one of the other kind; the first who asks starts it."""
+    """Yield for each kind of log the driver that writes it second. The first user starts the driver."""
     made: dict[str, Started] = {}
 
     def driver(rolling: str) -> Driver:
@@ -198,7 +198,7 @@ def test_event_log_is_read_while_it_grows_and_after_its_driver_was_killed(
     finally:
         driver.started.kill()
     written = int(driver.started.last_said(r"job (\d+)"))
-    # Spark's own queue may not have heard of the last job.
+    # Spark's event queue may not have handled the last job.
     wait_until(lambda: jobs(history, application) >= written - 1, "the log has not survived its driver")
     with PeaceFileSystem(cluster.http_address) as files:
         (log,) = (entry for entry in files.list("/logs") if application in entry.name)

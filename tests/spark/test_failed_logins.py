@@ -1,4 +1,4 @@
-"""The streaming query on local files: it counts what the parser counts, also when it starts again."""
+"""The streaming query on local files counts what the parser counts, also after a restart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WINDOW_S = 600
 
 
 def counted(log: Path, measured: LogMeasure) -> list[FailureCount]:
-    """Return the same aggregation without Spark."""
+    """Return the same aggregation, computed without Spark."""
     counts: Counter[tuple[int, str]] = Counter()
     for line in read_lines([log]):
         parsed = parse_line(line, measured.years)
@@ -47,7 +47,7 @@ def run(spark: SparkSession, plan: QueryPlan) -> None:
 
 
 class Thrown:
-    """A Java exception as Py4J shows it."""
+    """A Java exception in Py4J's form."""
 
     def __init__(self, text: str, cause: Thrown | None = None) -> None:
         self.toString = lambda: text
@@ -102,7 +102,7 @@ def test_a_run_that_spark_stops_says_why_in_its_last_line(tmp_path: Path) -> Non
 
 
 def uncommit_last_batch(checkpoint: Path) -> None:
-    """Undo the query's own commit: as after a kill between the sink's commit of a batch and the query's."""
+    """Remove the query's last commit, as if it was killed between the sink's commit and its own."""
     last = max(int(entry.name) for entry in (checkpoint / "commits").iterdir() if entry.name.isdecimal())
     for name in (str(last), f".{last}.crc"):
         (checkpoint / "commits" / name).unlink()

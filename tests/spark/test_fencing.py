@@ -1,4 +1,4 @@
-"""Two drivers on one checkpoint: the younger goes on, the older stops, says why, and has harmed nothing."""
+"""Two drivers on one checkpoint: the newer continues, the older stops, says why, and has changed nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ wait_for = partial(wait_until, timeout_s=BATCH_S)
 
 
 class Drivers:
-    """The driver of a query, a process, and its input; the younger driver is that of the tests' own session."""
+    """A driver process and its input. The newer driver runs in the tests' own session."""
 
     def __init__(self, cluster: LocalCluster, directory: Path) -> None:
         self.cluster = cluster

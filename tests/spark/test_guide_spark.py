@@ -1,4 +1,4 @@
-"""The Python of README and of docs/spark.md starts a query on a cluster, as a run, and reports of it."""
+"""The Python of README and docs/spark.md starts a query on a cluster, with a run and reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from peacefs.spark_connector.java import find_java, java_environment
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
 
 _GUIDES = ("README.md", "docs/spark.md")
-#: A query of README goes on for ever; here it ends after a batch.
+#: README's query runs for ever; here it ends after one batch.
 _END = """
 import time
 deadline = time.monotonic() + 180
@@ -33,7 +33,7 @@ query.stop()
 spark.stop()
 print("ended", __name__)
 """
-#: Each guide has a session of its own, as its user has it; the second starts in a JVM that has Spark's classes.
+#: Each guide has its own session, as for its user; the second one starts in a JVM with loaded classes.
 _ALL = """
 import runpy, sys, traceback
 from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ for script in sys.argv[1:]:
 
 
 class Ran(NamedTuple):
-    """A guide's cluster, and what all guides said."""
+    """A guide's cluster, and the output of all guides."""
 
     cluster: LocalCluster
     script: Path
@@ -57,7 +57,7 @@ class Ran(NamedTuple):
 
 @pytest.fixture(scope="module")
 def guides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Ran]]:
-    """Yield the guides' code, each run on a cluster of its own, one after the other."""
+    """Yield the results of running each guide's code on a cluster of its own, one after the other."""
     directory = tmp_path_factory.mktemp("guides")
     environment = {
         **os.environ,

@@ -1,4 +1,4 @@
-"""Finding a Java that Spark starts on, played with scripts that answer as a Java does."""
+"""Finding a Java that Spark starts on, with scripts that answer like a Java."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peacefs.spark_connector.java import JavaRuntime, find_java, java_environmen
 
 
 def make_java(home: Path, version: str, *, trimmed: bool = False) -> Path:
-    """Return a `java` that prints its properties, and that knows no vector module if it is trimmed."""
+    """Return a fake `java` that prints its properties. A trimmed one lacks the vector module."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     refusal = 'case "$*" in *jdk.incubator.vector*) exit 1;; esac' if trimmed else ""

@@ -1,7 +1,7 @@
-"""Real queries over real logs, killed at random: what they put out in the end is what a batch gives.
+"""Real queries over real logs are killed at random: their output equals that of a batch.
 
-Bounded as CI runs it. PEACEFS_QUERY_ROUNDS=n plays the first n seeds of every group of queries, each over
-another log; with PEACEFS_SEED=n it plays that one, as a failing round has printed it.
+CI runs a few seeds. PEACEFS_QUERY_ROUNDS=n plays the first n seeds of every group of queries, each with another
+log; PEACEFS_SEED=n plays one seed, as printed by a failing round.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The measure of a log before a stream reads it, and the years that it is taken for."""
+"""The measures of a log before a stream reads it, and the assumed years."""
 
 from __future__ import annotations
 

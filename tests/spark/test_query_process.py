@@ -1,4 +1,4 @@
-"""A query's process group: it dies whole, and does not outlive its starter."""
+"""A query's process group dies as a whole, and does not outlive its starter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.waiting import wait_until
 
 from peacefs.spark_connector.demo.query_process import QueryProcess
 
-# Stands in for a query: starts a child, as PySpark starts its JVM, and says who they are.
+# A fake query: starts a child, as PySpark starts its JVM, and prints both pids.
 QUERY = """
 import os, subprocess, sys
 from peacefs.service.lifeline import when_parent_dies
@@ -50,7 +50,7 @@ def said_pids(log: Path) -> list[int]:
 
 @pytest.fixture
 def modules(tmp_path: Path) -> str:
-    """Return a directory for PYTHONPATH with modules that stand in for a query."""
+    """Return a directory for PYTHONPATH with fake query modules."""
     directory = tmp_path / "modules"
     directory.mkdir()
     (directory / "stand_in.py").write_text(QUERY)

@@ -1,4 +1,4 @@
-"""Spark's reports of its batches, as they are read."""
+"""Parsing Spark's reports of its batches."""
 
 from __future__ import annotations
 

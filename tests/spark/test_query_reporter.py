@@ -1,4 +1,4 @@
-"""A driver's reports reach the coordinator, and the query neither waits nor fails when they do not."""
+"""A driver's reports reach the coordinator; if they do not, the query neither waits nor fails."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def progress(batch: int, query: str = "id-1") -> Any:
 
 
 class Coordinator:
-    """Hears what is sent, unless it is away, or until it hangs."""
+    """Receives reports, unless it is down or hangs."""
 
     def __init__(self) -> None:
         self.heard: list[QueryReport] = []

@@ -1,4 +1,4 @@
-"""Keeping a query going, and killing it in the middle of a batch, played with a made-up query and checkpoint."""
+"""Supervising a query, and killing it within a batch, with a fake query and checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Turn = tuple[int | None, int | None, int | None]
 
 
 class World:
-    """Plays a query turn by turn: (begun, committed, exit status). The clock moves with each sleep."""
+    """Plays a query turn by turn: (begun, committed, exit status). Each sleep moves the clock."""
 
     def __init__(self, turns: list[Turn]) -> None:
         self.turns = turns
@@ -34,11 +34,11 @@ class World:
         self.log = [STOPPED + "java.io.IOException: gateway gone"]
         self.observed: list[int] = []
         self.told: list[str] = []
-        #: The share of a processor, and of its log.
+        #: The growth of its processor time and of its log.
         self.share = 0.0
         self.said_lines = 0
 
-    # what the supervisor takes for a process
+    # the supervisor's process
 
     @property
     def status(self) -> int | None:
@@ -58,7 +58,7 @@ class World:
     def last_words(self, lines: int) -> list[str]:
         return self.log[-lines:]
 
-    # what it takes for a checkpoint
+    # the supervisor's checkpoint
 
     def begun(self) -> int | None:
         return self.turns[0][0]
@@ -66,7 +66,7 @@ class World:
     def committed(self) -> int | None:
         return self.turns[0][1]
 
-    # what it takes for time
+    # the supervisor's clock
 
     def monotonic(self) -> float:
         return self.now
@@ -172,7 +172,7 @@ def test_query_whose_jvm_is_idle_is_given_up(supervise: Supervise) -> None:
 
 
 def test_query_that_is_slow_on_a_busy_machine_is_waited_for(supervise: Supervise) -> None:
-    """It gets a small share of the processors, and a batch takes several times what a hung query is given."""
+    """It gets a small share of the processors, and a batch takes several times the limit for a hung query."""
     turns = round(4 * query_silence_s / 0.05)
     world, supervisor = supervise([*[(4, 3, None)] * turns, (4, 4, None), (4, 4, 0)])
     world.share = 2 * idle_processor_fraction

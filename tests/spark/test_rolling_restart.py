@@ -1,4 +1,4 @@
-"""Datanodes are stopped by SIGTERM, one after the other, under a Spark query: none of its batches fails."""
+"""Datanodes are stopped by SIGTERM one after the other, during a Spark query: no batch fails."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_restart_of_each_datanode_without_maintenance_fails_no_batch(spark: Spar
 
                 wait_until(is_committed, "the first batch is committed")
                 for datanode in cluster.datanodes:
-                    # It is at work on a batch when the datanode is told to stop.
+                    # It is running a batch when the datanode is told to stop.
                     for _ in range(3):
                         source.add()
                     datanode.terminate()

@@ -1,7 +1,7 @@
-"""Every service is replaced by the next release, one after the other, under a Spark query: no request fails.
+"""Every service is upgraded to the next release, one after the other, during a Spark query: no request fails.
 
-Coordinators, datanodes and an agent begin as the release before, where its commit is here, else as this one: then
-it is a rolling restart.
+Coordinators, datanodes and an agent start with the previous release if its commit is available, else with this
+one; then it is a rolling restart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 @pytest.fixture
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...]:
-    """Return the command of the release before, or of this tree where the commit of that is not here."""
+    """Return the command of the previous release, or of this tree if that commit is not available."""
     cache = getattr(request.config, "cache", None)
     try:
         return previous_release(cache.mkdir("releases") if cache else tmp_path)
@@ -70,7 +70,7 @@ def test_upgrade_of_every_service_fails_no_request_of_a_query(
                     return query.exception() is not None or (done is not None and done >= batch)
 
                 def batches_go_on() -> None:
-                    """Wait for a batch that was begun after this moment."""
+                    """Wait for a batch that began after this call."""
                     source.add()
                     wait_until(lambda: is_committed(source.files - 1), f"batch {source.files - 1} is committed")
                     assert query.exception() is None

@@ -1,4 +1,4 @@
-"""The settings that make Spark checkpoint on peacefs."""
+"""The settings with which Spark checkpoints on peacefs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peacefs.spark_connector.session import as_dict, configure, settings
 
 
 class Builder:
-    """Remembers what it is told, as a SparkSession's builder does."""
+    """Records its settings, like a SparkSession's builder."""
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
@@ -55,7 +55,7 @@ def test_an_address_that_is_none_is_refused() -> None:
 
 
 def test_format_of_state_checkpoints_is_left_to_spark_which_follows_the_trigger() -> None:
-    """Spark refuses Real-time Mode where format 1 is set, even if it is the default."""
+    """Spark refuses Real-time Mode if format 1 is set, although 1 is the default."""
     for version in (*SETTINGS_SINCE, None):
         assert not any(key.endswith("checkpointFormatVersion") for key in as_dict(settings("c", "/c", version)))
 

@@ -1,4 +1,4 @@
-"""Spark's failures are told in one line, from what Py4J gives for them."""
+"""Spark's failures are reduced to one line, from Py4J's text."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def python(request: pytest.FixtureRequest) -> str:
 
 
 class Queries:
-    """A process of a Python with a Spark, which starts a query as often as it is told."""
+    """A process of another Python with a Spark, which starts queries on request."""
 
     def __init__(self, python: str, directory: Path) -> None:
         self._output, self._errors = directory / "out", directory / "errors"
@@ -127,6 +127,6 @@ def test_a_query_goes_on_from_its_checkpoint_with_the_settings_for_its_spark(pyt
             application, ["checkpoint", "verify", ROOT, f"--coordinator={cluster.http_address}"]
         )
         assert (verified.exit_code, "batch 2 is good" in verified.stdout) == (0, True), verified.output
-        # Spark 3.5 writes no metadata of operators yet.
+        # Spark 3.5 writes no metadata of operators.
         noted = "note: state/0: a Spark before 4.0 wrote it" in verified.stdout
         assert noted is version.startswith("3.5."), verified.output

@@ -1,4 +1,4 @@
-"""The parts that the stream reads: nothing is lost, order is kept, the sentinel closes every window."""
+"""The parts that the stream reads: no line is lost, order is kept, and the sentinel closes every window."""
 
 from __future__ import annotations
 

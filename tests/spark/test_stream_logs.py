@@ -1,4 +1,4 @@
-"""Stream logs as Spark's source and sink: each row once, whoever is killed."""
+"""Stream logs as Spark's source and sink: each row once, whatever is killed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def rows_in(batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
 
 
 def run_all(spark: SparkSession, source: str, target: str, checkpoint: Path, **options: str) -> list[int]:
-    """Read what there is of one log into another; return the rows of each batch that was run."""
+    """Copy all rows of one log into another; return the rows of each batch."""
     register(spark)
     rows = spark.readStream.format(FORMAT).options(**options).load(source)
     writer = rows.writeStream.format(FORMAT).option("checkpointLocation", str(checkpoint))
@@ -81,7 +81,7 @@ def run_all(spark: SparkSession, source: str, target: str, checkpoint: Path, **o
 
 
 def test_stream_log_is_a_table_of_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Its columns are the log's, its times instants whatever the zone, its ranges rows."""
+    """Columns are the log's, times are instants in any zone, and ranges select rows."""
     schema = pa.schema(
         [
             ("at", TIME),
@@ -122,7 +122,7 @@ def test_stream_log_is_a_table_of_spark(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_stream_log_is_read_by_ranges(spark: SparkSession, tmp_path: Path) -> None:
-    """A partition for each segment; from any row, time or end up to any row."""
+    """There is a partition per segment. Ranges start at a row, a time or the end, and end at a row."""
     source = (tmp_path / "source").as_uri()
     written = input_rows(1, batches=30, size=5)
     write(source, written, StreamType(SCHEMA, "at"))
@@ -143,7 +143,7 @@ def test_stream_log_is_read_by_ranges(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_stream_log_goes_through_a_query_in_batches(spark: SparkSession, tmp_path: Path) -> None:
-    """Those that come later are read by the next start, from where the checkpoint says."""
+    """Later rows are read by the next start, from the checkpoint's position."""
     source, target = (tmp_path / "source").as_uri(), (tmp_path / "target").as_uri()
     kind, written = StreamType(SCHEMA, "at"), input_rows(1, batches=30, size=5)
     write(source, written[:20], kind)
@@ -154,7 +154,7 @@ def test_stream_log_goes_through_a_query_in_batches(spark: SparkSession, tmp_pat
 
 
 def test_stream_batch_that_is_repeated_appears_once(spark: SparkSession, tmp_path: Path) -> None:
-    """The driver was killed between its sink's commit and its own. Another query's rows are new."""
+    """The driver was killed between the sink's commit and its own. Another query's rows are new."""
     source, target = (tmp_path / "source").as_uri(), (tmp_path / "target").as_uri()
     written = input_rows(1, batches=30, size=5)
     write(source, written, StreamType(SCHEMA, "at"))
@@ -168,7 +168,7 @@ def test_stream_batch_that_is_repeated_appears_once(spark: SparkSession, tmp_pat
 
 
 def test_stream_log_refuses_what_it_cannot_keep(spark: SparkSession, tmp_path: Path) -> None:
-    """No time, two of them, a null in it, other columns, a complete output."""
+    """Refused: no time, two times, a null time, other columns, complete output mode."""
     target = (tmp_path / "target").as_uri()
     register(spark)
 
@@ -190,7 +190,7 @@ def test_stream_log_refuses_what_it_cannot_keep(spark: SparkSession, tmp_path: P
 
 
 def test_log_in_a_directory_does_without_the_client(tmp_path: Path) -> None:
-    """Spark starts a Python process for each step of a batch, which imports all that it needs anew."""
+    """Spark starts a Python process for each step of a batch, which imports everything anew."""
     write((tmp_path / "log").as_uri(), input_rows(1, batches=1, size=5), StreamType(SCHEMA, "at"))
     program = (
         "import sys\n"
@@ -204,7 +204,7 @@ def test_log_in_a_directory_does_without_the_client(tmp_path: Path) -> None:
 
 
 def test_rows_of_python_become_rows_of_a_log() -> None:
-    """Write rows the way that Spark 4.0 gives them, which has no Arrow for sinks."""
+    """Write rows in the form that Spark 4.0 passes to sinks, without Arrow."""
     from pyspark.sql import Row
 
     schema = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("many", pa.list_(pa.int64()))])
@@ -265,7 +265,7 @@ class Programs:
             return LogReader(store, name).end().place.number
 
     def wait_for(self, process: QueryProcess, rows: int, address: str, *, look_s: float = _LOOK_S) -> None:
-        """Wait until a log has so many rows; what writes it must not end before that."""
+        """Wait until a log has a number of rows; its writer must not end before that."""
         self._wait(process, lambda: self.rows(address) >= rows, f"{rows} rows in {address}", look_s)
 
     def wait_for_batch(self, process: QueryProcess) -> None:
@@ -276,7 +276,7 @@ class Programs:
 
     @staticmethod
     def _wait(process: QueryProcess, reached: Callable[[], bool], what: str, look_s: float) -> None:
-        """Wait between looks, each of which has the whole cluster at work."""
+        """Wait between two checks, each of which loads the whole cluster."""
 
         def reached_or_ended() -> bool:
             time.sleep(look_s)
@@ -295,7 +295,7 @@ def programs(tmp_path: Path, worker_python: Path) -> Iterator[Programs]:
 
 @pytest.mark.cluster
 def test_stream_rows_are_there_once_when_dataflow_and_spark_are_killed(programs: Programs, tmp_path: Path) -> None:
-    """A dataflow writes a log, a Spark query reads it and writes another, a second dataflow reads that.
+    """A dataflow writes a log, a Spark query copies it to another log, a second dataflow reads that.
 
     The first dataflow's program and the Spark driver are killed in the middle, each with all its processes.
     """
@@ -307,7 +307,7 @@ def test_stream_rows_are_there_once_when_dataflow_and_spark_are_killed(programs:
     begun = programs.rows(programs.one)
     assert begun < count, "it was to be killed in the middle"
     with programs.start("query") as spark, programs.start("dataflow") as dataflow:
-        # The driver dies at once when rows appear: most often before it notes that the batch is done.
+        # The driver is killed as soon as rows appear, usually before it records the batch as done.
         programs.wait_for_batch(spark)
         programs.wait_for(spark, 1, programs.other, look_s=0.01)
         spark.kill()
@@ -321,7 +321,7 @@ def test_stream_rows_are_there_once_when_dataflow_and_spark_are_killed(programs:
     through = [(key, at, value + 1) for key, at, value in expected]
     assert Counter(tuple(row.values()) for row in rows_at(programs.other)) == Counter(through)
 
-    # And a dataflow that reads what the Spark query wrote.
+    # A second dataflow reads what the Spark query wrote.
     source = LogSource(programs.other, user="alice", upto=count)
     query = Query("sums")
     query.source("in", source.type).key_by("key").window("1d", every="1d").aggregate(

@@ -1,4 +1,4 @@
-"""A Spark query with a standby: its node dies in the middle, and what it puts out is as if none had."""
+"""A Spark query with a standby: its node dies in the middle, and its output is as without a failure."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ def test_spark_query_whose_node_dies_is_finished_by_its_standby_with_the_exact_r
         told = scraped(coordinator.removeprefix("http://"))
         assert told["peacefs_supervised_runs_taken_over_total", ""] == 1
     batches = sorted(int(path.name) for path in output.iterdir() if path.suffix == "")
-    # Spark notes a file before the batch that reads it: killed in between, it reads that file and the next in one.
+    # Spark records a file before the batch that reads it. Killed in between, it reads that file and the next in
+    # one batch.
     assert batches == list(range(len(batches))) and len(batches) in (PARTS - 1, PARTS)
     assert json.loads((output / str(batches[-1])).read_text()) == words

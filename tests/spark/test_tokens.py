@@ -1,4 +1,4 @@
-"""Spark, unchanged, on a cluster that asks who its callers are: a batch is written and read from settings."""
+"""Unchanged Spark on a cluster with authentication: a batch is written and read with settings only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from peacefs.spark_connector.session import OAuth2Client, as_dict, credential_se
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
-#: A session for each way to show who one is. Hadoop would keep the first one's file system for the second.
+#: Use a session per kind of credential, since Hadoop caches the first one's file system.
 JOB = """
 import os, sys
 from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""The tutorial, step by step: its query is killed and goes on, and its counts are those that the page promises."""
+"""The tutorial, step by step: its query is killed and continues, with the counts that the page promises."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
 _PAGE = Page(ROOT / "docs" / "tutorial.md")
 _FEW = ("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
-#: The page has two: after the driver was killed, and after a datanode was. In one, both died before.
+#: The page has two outputs: after the driver's death, and after a datanode's. Here both died before one output.
 _RESTARTS = often(1, 2)
 _ROW = re.compile(r"^\|\s*(\w+)\|\s*(\d+)\|$", re.MULTILINE)
 
 
 def inputs() -> list[tuple[str, str]]:
-    """Return the lines that the page has one write, and the files that they go to."""
+    """Return the input lines that the page shows, and their files."""
     return re.findall(r'^echo "([^"]*)" > input/(\S+)$', "\n".join(_PAGE.blocks("")), re.MULTILINE)
 
 
@@ -51,7 +51,7 @@ def running(
 
 
 def counted(log: Path) -> dict[str, int]:
-    """Return the counts of the last batch that was printed."""
+    """Return the counts of the last printed batch."""
     last = log.read_text(errors="replace").rpartition("Batch:")[2]
     return {word: int(count) for word, count in _ROW.findall(last)}
 

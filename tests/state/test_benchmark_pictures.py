@@ -1,4 +1,4 @@
-"""Pictures of what benchmarks measured: a line for each way, on the scales of the paper's."""
+"""Pictures of benchmark results: a line for each way, on the paper's scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints while structures go on changing: what is loaded is what was there when each one began."""
+"""Checkpoints while structures change: a load gives the content at each checkpoint's beginning."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def content(held: UnorderedMap) -> dict[Any, Any]:
 
 
 class Operator(RuleBasedStateMachine):
-    """A map, a list and a deque; their models; and the models as they were at each checkpoint that is stored."""
+    """A map, a list and a deque; their models; and copies of the models at each stored checkpoint."""
 
     @initialize(generations_max=st.integers(1, 4), keep=st.integers(1, 3))
     def begin(self, generations_max: int, keep: int) -> None:
@@ -56,7 +56,7 @@ class Operator(RuleBasedStateMachine):
         self.restart()
 
     def restart(self) -> None:
-        """A process that begins, perhaps after another one was killed."""
+        """Start a process, perhaps after another one was killed."""
         self.pages = manager()
         self.checkpointer = Checkpointer(
             self.pages, self.store, "unit", generations_max=self.generations_max, keep=self.keep
@@ -117,13 +117,13 @@ class Operator(RuleBasedStateMachine):
         self.store.held = held
         self.began = (dict(self.model), list(self.list_model), list(self.deque_model))
         self.running = self.checkpointer.begin(full=full)
-        # Its thread has handed the pages over, or is about to: until then nothing may differ either.
+        # Its thread has handed over the pages, or is about to: until then nothing may differ either.
         if not held:
             self.published()
 
     @rule()
     def written(self) -> None:
-        """The disk takes what waits."""
+        """Let the store write what is waiting."""
         if self.running is not None:
             self.until_submitted()
             self.store.submitted[-1].release()
@@ -154,7 +154,7 @@ class Operator(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """The process is gone, with what was in its memory; what waited is never written."""
+        """Lose the process and its memory; waiting writes never happen."""
         if self.running is not None:
             self.until_submitted()
             self.running.cancel()
@@ -191,7 +191,7 @@ def test_page_is_cloned_once_when_it_changes_before_it_is_written() -> None:
     for _ in range(3):
         counts.add_at(np.arange(5000), 1)
     written = counts.memory_bytes // PAGE - 1
-    # All but the Super Page, which no update touches.
+    # All except the Super Page, which no update changes.
     assert pages.clones == written
     assert pages.memory_bytes == before + written * PAGE
     while not store.submitted:
@@ -222,7 +222,7 @@ def test_checkpoint_writes_only_pages_that_changed_and_refers_to_the_others() ->
         numbers[step * 1000] = step
         counts.add_at([step], 1)
         done = checkpointer.checkpoint()
-        # A restore reads from few, and what is written again for that is little.
+        # A restore reads from few checkpoints, at the cost of little rewriting.
         assert len(store.stored["unit", done.sequence].pages) <= 4
         assert done.pages_written < 20
     recovered = manager()
@@ -233,7 +233,7 @@ def test_checkpoint_writes_only_pages_that_changed_and_refers_to_the_others() ->
 
 
 def test_checkpoint_without_a_thread_is_there_when_it_was_begun() -> None:
-    """For virtual time: nobody else runs, and what changes afterwards is in the next one."""
+    """For virtual time, without threads; later changes belong to the next checkpoint."""
     pages, store = manager(), MemoryStore()
     counts = count_map(pages)
     counts.add_at(np.arange(5000), 1)
@@ -268,7 +268,7 @@ def test_cancelled_checkpoint_leaves_all_that_changed_to_the_next() -> None:
     assert pages.clones == clones
     store.held = False
     second = checkpointer.checkpoint()
-    # The one that was given up leaves its place in the queue to the next.
+    # The cancelled one leaves its place in the queue to the next.
     assert store.submitted[-1].instead_of is store.submitted[-2]
     assert second.pages_written == first.pages_written
     recovered = manager()
@@ -277,7 +277,7 @@ def test_cancelled_checkpoint_leaves_all_that_changed_to_the_next() -> None:
 
 
 def test_operator_waits_for_the_disk_when_clones_find_no_memory() -> None:
-    """Twice the pages do not fit: without waiting the second half could not change."""
+    """Memory for twice the pages does not exist: without waiting, the second half could not change."""
     pages, store = manager(count=60), MemoryStore()
     counts = count_map(pages)
     counts.add_at(np.arange(10_000), 1)
@@ -316,7 +316,7 @@ def test_memory_that_a_checkpoint_has_left_is_found_at_once() -> None:
     wait_until(lambda: bool(store.submitted), "the pages are handed over")
     store.submitted[0].release()
     wait_until(lambda: running.done, "it is published")
-    # Nobody has taken note of it yet.
+    # The manager has not handled it yet.
     assert pages.memory_bytes == 59 * PAGE
     assert len(pages.page_set("another")) == 1
 

@@ -1,4 +1,4 @@
-"""CRC32C of pages by the kernel and by the library: the same, whatever the pages and however many."""
+"""CRC32C of pages: the kernel and the library agree, for any number of pages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_checksums_are_those_of_the_standard(way: object, page_words: int) -> No
 
 
 def test_checkpoint_of_scattered_pages_is_what_they_were(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Thousands of runs of one page go to the disk in pieces of many buffers."""
+    """Thousands of runs of one page are written in pieces of many buffers."""
     root = tmp_path_factory.mktemp("scattered")
     pages = PageManager(page_bytes=8192, memory_bytes_max=64 << 20)
     raw = Raw.create(pages.page_set("raw"))
@@ -49,7 +49,7 @@ def test_checkpoint_of_scattered_pages_is_what_they_were(tmp_path_factory: pytes
     found = Raw.create(again.page_set("raw"))
     for at, number in enumerate(numbers):
         assert (found.read(number) == (number + (at % 2 == 0)) % 251).all()
-    # A checkpointer that was closed begins again when it is asked to.
+    # A closed checkpointer starts again on request.
     loading.close()
     assert loading.checkpoint().pages_referred == 2001
     loading.close()

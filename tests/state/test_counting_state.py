@@ -1,4 +1,4 @@
-"""The example that counts, is killed and goes on, with little state."""
+"""The counting example is killed and continues, with little state."""
 
 from __future__ import annotations
 

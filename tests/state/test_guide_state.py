@@ -1,4 +1,4 @@
-"""The guide to paged state: what it shows runs as it stands, for someone who has nothing else of peacefs."""
+"""The examples in the guide to paged state run as shown, without other parts of peacefs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OrderedMap against a dict that is sorted, through checkpoints."""
+"""OrderedMap compared with a sorted dict, through checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of pages in peacefs: under the grants of the coordinator, sharing what did not change."""
+"""Checkpoints of pages in peacefs: under the coordinator's grants, sharing unchanged pages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_checkpoints_in_peacefs_share_what_did_not_change(files: PeaceFileSystem
     third = checkpointer.checkpoint()
     assert (third.pages_written, third.removed) == (1, (second.sequence,))
     assert store.sequences("counts") == [3]
-    # All but the third's own page are the second's data, under another name.
+    # All pages except the third's own are the second's data, under another name.
     own = files.status(f"{root}/counts-3/part-00000").length
     assert own == pages.page_bytes
     recovered = manager()

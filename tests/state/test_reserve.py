@@ -1,4 +1,4 @@
-"""Memory for clones is there before they are made, so that no operator waits for the system to give it."""
+"""Memory for clones is populated in advance, so that no operator waits for the system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def filled(pages: PageManager) -> UnorderedMap:
 
 
 def faults_of_cloning_all(pages: PageManager, counts: UnorderedMap) -> int:
-    """Return how often this thread waited for memory while it cloned every page."""
+    """Return how often this thread waited for memory while cloning every page."""
     pages.prepare(1)
     before, clones = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt, pages.clones
     counts.add_at(_KEYS, 1)
@@ -39,7 +39,7 @@ def test_reserve_has_memory_for_a_clone_of_every_page() -> None:
         pytest.skip("this kernel gives no memory ahead")
     reserve = Reserve(pages.frames)
     counts = filled(pages)
-    # It is told at some pages more, or an eighth, and not at each.
+    # The reserve is called after some pages, or an eighth more, and not for each page.
     wait_until(lambda: reserve.frames > 1.7 * pages.frames.used, "a reserve")
     with_reserve = faults_of_cloning_all(pages, counts)
     reserve.close()

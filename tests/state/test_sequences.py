@@ -1,4 +1,4 @@
-"""List, Queue and Deque against Python's own: whatever is done, both hold the same."""
+"""List, Queue and Deque compared with Python's own, after random operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from peacefs.state import Deque, List, PageManager, Queue, Raw
 
 PAGE = 8192
 SCHEMA = pa.schema([("number", pa.int64())])
-# A page holds 1,016 records of one word: runs of this length cross pages.
+# A page holds 1,016 records of one word, so runs of this length cross pages.
 RUN = st.integers(0, 2500)
 INDEX = st.integers(-3000, 3000)
 
@@ -170,5 +170,5 @@ def test_raw_pages_are_the_users_own() -> None:
     with pytest.raises(StateError, match="no page"):
         held.read(first)
     assert held.pages == [second]
-    # Its number and its memory are used again, and are clean.
+    # Its number and memory are reused, and zeroed.
     assert not held.read(held.allocate()).any()

@@ -1,4 +1,4 @@
-"""One contract for all stores of checkpoints, and what a directory does when its writer dies or its bytes rot."""
+"""One contract for all stores of checkpoints; and directories whose writer dies or whose data rots."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_store_gives_back_what_was_written(store: CheckpointStore) -> None:
     assert pages_of(store, 3, 3, 6) == pages_of(store, 11, 3, 6) == b"aaaabb"
     assert pages_of(store, 10, 10, 4) == pages_of(store, 11, 10, 4) == b"cccc"
     assert pages_of(store, 11, 11, 0) == b""
-    # Pages that others refer to outlive the checkpoint that they came with.
+    # Pages that others refer to outlive their original checkpoint.
     store.remove("unit", 3)
     store.remove("unit", 10)
     store.remove("unit", 10)
@@ -124,7 +124,7 @@ def manager() -> PageManager:
 
 
 def two_checkpoints(root: Path) -> tuple[Checkpointer, UnorderedMap]:
-    """Make two checkpoints, of which the second has pages of its own and pages of the first."""
+    """Make two checkpoints. The second has its own pages and pages of the first."""
     pages = manager()
     counts = count_map(pages)
     counts.add_at(np.arange(50_000), 1)
@@ -158,7 +158,7 @@ def test_directory_whose_latest_checkpoint_is_damaged_gives_the_one_before(
     assert count_map(pages)[5] == 1
     (said,) = [record.message for record in caplog.records]
     assert said.startswith("checkpoint 2 of unit is not loaded: ") and "\n" not in said
-    # A checkpoint that is asked for by number is that or none.
+    # If a checkpoint is requested by number, no other one is loaded.
     with pytest.raises(CheckpointDamaged):
         Checkpointer(manager(), DirectoryStore(tmp_path), "unit").load(2)
 
@@ -217,7 +217,7 @@ while True:
 
 
 def test_directory_of_a_process_that_is_killed_while_it_writes_holds_whole_checkpoints(tmp_path: Path) -> None:
-    """Killed again and again, at whatever it does; each successor goes on where a checkpoint began."""
+    """It is killed repeatedly at any moment; each successor continues from a whole checkpoint."""
     began: dict[int, int] = {}
     for round_ in range(often(2, 4)):
         with subprocess.Popen(
@@ -239,5 +239,5 @@ def test_directory_of_a_process_that_is_killed_while_it_writes_holds_whole_check
         assert len(counts) == 200_000
         for items in counts.scan_numpy():
             assert set(np.unique(items["count"])) == {began[loaded.sequence]}
-        # Nothing of a writer that died stays.
+        # Nothing of a dead writer remains.
         assert not [entry.name for entry in os.scandir(tmp_path) if entry.name.startswith(".")]

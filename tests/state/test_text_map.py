@@ -1,4 +1,4 @@
-"""UnorderedMap with strings and bytes, against a dict, through checkpoints."""
+"""UnorderedMap with strings and bytes, compared with a dict, through checkpoints."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_text_map_takes_any_arrow_array_of_strings() -> None:
         held.add_at(given_words, 1)
     held.add_at(pa.chunked_array([["to"], ["be"]]), 1)
     assert dict(held.items()) == {"to": 9, "be": 8, "or": 4, "not": 4}
-    # By the same secret the order is the same again.
+    # With the same secret the order is the same again.
     again = UnorderedMap.create(
         pages().page_set("words"), pa.schema([("word", pa.string()), ("n", pa.int64())]), "word"
     )

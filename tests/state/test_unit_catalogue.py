@@ -1,4 +1,4 @@
-"""`peacefs checkpoint` knows the checkpoints of a dataflow's units, and of programs with paged state."""
+"""`peacefs checkpoint` handles the checkpoints of dataflow units, and of programs with paged state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(*arguments: str, **environment: str) -> Result:
 
 
 def write(store: DirectoryStore | PeaceStore, unit: str, checkpoints: int, *, keys: int = 100_000) -> None:
-    """Write checkpoints of which each but the first has one changed page and refers to the rest."""
+    """Write checkpoints of which each after the first has one changed page and refers to the rest."""
     pages = PageManager(memory_bytes_max=64 << 20)
     checkpointer = Checkpointer(pages, store, unit, keep=10)
     counts = UnorderedMap.create(pages.page_set("counts"), _SCHEMA, "key")
@@ -40,7 +40,7 @@ def write(store: DirectoryStore | PeaceStore, unit: str, checkpoints: int, *, ke
 
 
 def record(units: dict[str, int]) -> bytes:
-    """As the controller of a dataflow writes it."""
+    """Write the record as a dataflow's controller does."""
     described = {
         unit: {
             "incarnation": 2,
@@ -81,7 +81,7 @@ def test_unit_checkpoints_are_listed_shown_and_verified(tmp_path: Path) -> None:
 
 
 def test_unit_checkpoint_that_is_damaged_is_named(tmp_path: Path) -> None:
-    """One that others do not need may be damaged; of the one that a unit begins with it is said what helps."""
+    """An unneeded one may be damaged; for the one that a unit starts from, the verdict says what helps."""
     write(DirectoryStore(tmp_path), "windows", 3)
     (tmp_path / "query.json").write_bytes(record({"windows": 2}))
     pages = tmp_path / "windows-3" / "pages-3"
@@ -107,7 +107,7 @@ def test_unit_checkpoint_that_is_damaged_is_named(tmp_path: Path) -> None:
 
 
 def test_state_of_a_program_is_a_checkpoint_too(tmp_path: Path) -> None:
-    """Without a query it begins with the latest."""
+    """Without a query, a program starts from the latest checkpoint."""
     write(DirectoryStore(tmp_path), "visits", 2)
     (listed,) = map(json.loads, run("ls", "--json", tmp_path.as_uri()).stdout.splitlines())
     assert (listed["query"], listed["unit"], listed["sequence"]) == (None, "visits", 2)

@@ -1,4 +1,4 @@
-"""UnorderedMap against a dict: whatever is done, by one or in batches, both hold the same."""
+"""UnorderedMap compared with a dict, after random single and batch operations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def content(held: UnorderedMap) -> dict[Any, Any]:
     return {row["key"]: row["count"] for batch in held.scan() for row in batch.to_pylist()}
 
 
-# Few keys, so that they meet again; zero, because an empty slot is zero; the ends of the type.
+# Few keys, so that they repeat; zero, because an empty slot is zero; the limits of the type.
 KEYS = st.one_of(st.integers(-3, 40), st.sampled_from([2**63 - 1, -(2**63), 2**32]))
 NUMBERS = st.integers(-(2**40), 2**40)
 STEPS = st.lists(
@@ -101,7 +101,7 @@ def test_map_grows_by_a_page_at_a_time_and_keeps_its_pages_more_than_half_full()
         held.add_at(rng.permutation(10_000) + step * 10_000, 1)
         used.append(held.memory_bytes)
     assert len(held) == 400_000
-    # No step takes much more than its share, as a table that doubles would.
+    # No step takes much longer than its share, unlike in a table that doubles.
     assert max(after - before for before, after in pairwise(used[5:])) < 10_000 * 16 * 3
     assert 400_000 * 16 / held.memory_bytes > 0.5
 
@@ -198,7 +198,7 @@ def test_map_that_finds_no_memory_says_how_far_it_came() -> None:
 
 
 def test_map_survives_keys_that_all_hash_to_one_bucket() -> None:
-    """Records of 2,000 bytes: four a page, so that most buckets overflow into chains."""
+    """Records of 2,000 bytes, four per page, so most buckets overflow into chains."""
     schema = pa.schema([("key", pa.int64()), ("blob", pa.binary(200))])
     held = UnorderedMap.create(pages(4000).page_set("blobs"), schema, "key")
     keys = np.arange(20_000)

@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 
 def data_of(length: int, seed: int = 0) -> bytes:
-    """Bytes that no other seed gives."""
+    """Return bytes that differ for each seed."""
     return Random(seed).randbytes(length)
 
 
 class Machine(ABC):
-    """A disk, a driver, and the store that was started last."""
+    """A disk, a driver, and the latest store on it."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -46,7 +46,7 @@ class Machine(ABC):
 
     @abstractmethod
     def files(self) -> dict[str, int]:
-        """Sizes of all files of the store, by path below its directory."""
+        """Return the sizes of all files of the store, by path below its directory."""
 
     @abstractmethod
     def content(self, name: str) -> bytes: ...
@@ -59,7 +59,7 @@ class Machine(ABC):
         """Return how many files of the store are open."""
 
     def start(self, **options: Any) -> ChunkStore:
-        """Return a new process finds what the last one left; what that one had in memory is gone."""
+        """Start a new process, which finds what the last one left on disk, but not its memory."""
         self.store = ChunkStore(
             self.directory, reserved_bytes=0, rng=Random(1), on_lost=self.lost.append, **options
         )
@@ -73,7 +73,7 @@ class Machine(ABC):
         return self.run(read_chunk(self.store, chunk, version))[1]
 
     def damage(self, name: str, offset: int) -> None:
-        """One bit of a file flips."""
+        """Flip one bit of a file."""
         content = bytearray(self.content(name))
         content[offset] ^= 4
         self.overwrite(name, bytes(content))
@@ -103,7 +103,7 @@ def write_chunk(
 
 
 def read_chunk(store: ChunkStore, chunk: int, version: int = 0) -> fx.Steps[tuple[int, bytes]]:
-    """Version and content of a replica."""
+    """Return version and content of a replica."""
     plan = yield from store.open_read(chunk, version, 0, 1 << 40)
     parts = []
     while (blocks := (yield from store.read_blocks(plan))) is not None:
@@ -116,7 +116,7 @@ def _no_coordinator(message: Message, timeout_s: float) -> Message:
 
 
 class RealMachine(Machine):
-    """System calls on a directory. fsync is left out unless it is what a test is about."""
+    """System calls on a directory. fsync is skipped unless a test is about it."""
 
     def __init__(self, directory: Path, *, sync_to_disk: bool = False) -> None:
         super().__init__(str(directory))
@@ -153,7 +153,7 @@ class SimulatedMachine(Machine):
         self.random = Random(seed)
         self.disk = SimulatedDisk(self.random)
         self.driver = SeededDriver(self.disk, self.random)
-        # Whoever claims the store directory makes it durable.
+        # The claim of the store directory makes it durable.
         self.disk.perform(fx.MakeDirectory(self.directory))
         self.disk.perform(fx.SyncDirectory("/"))
 
@@ -170,7 +170,7 @@ class SimulatedMachine(Machine):
         self.disk.overwrite(f"/store/{name}", content)
 
     def damage(self, name: str, offset: int) -> None:
-        # In place, as on a real disk: the store may have the file open.
+        # Change it in place, as on a real disk, since the store may have the file open.
         self.disk.flip_bit(f"/store/{name}", offset)
 
     def open_files(self) -> int:

@@ -1,4 +1,4 @@
-"""Several disks of one datanode, in memory."""
+"""A datanode with several disks in memory."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CONTENTS = pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "lar
 
 
 class Rack:
-    """Three disks, /disk-0 to /disk-2, and what the datanode was told of them."""
+    """Three disks, /disk-0 to /disk-2, and the reports to the datanode about them."""
 
     def __init__(self) -> None:
         self.medium = SimulatedDisk(Random(1))
         self.driver = SeededDriver(self.medium, Random(1))
         self.rooms = [100 * MIB] * 3
-        #: Disks that could not be claimed, and why.
+        #: Disks that could not be claimed, and the reasons.
         self.broken: dict[int, str] = {}
         for number in range(3):
             self.medium.perform(fx.MakeDirectory(f"/disk-{number}"))

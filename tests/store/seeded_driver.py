@@ -1,4 +1,4 @@
-"""Runs participants over a simulated disk, one effect at a time in an order that a seed decides."""
+"""Run participants on a simulated disk, one effect at a time, in an order that a seed determines."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class PowerLoss(BaseException):
-    """The machine went off before an effect; every participant ended there."""
+    """The power failed before an effect; all participants ended there."""
 
 
 @dataclass(eq=False)
 class _Task:
     steps: fx.Steps[Any]
-    #: Its last request; None before it has begun.
+    #: Its last effect; None before its start.
     effect: fx.Effect | None = None
     #: Its result, or the error that it ended with.
     outcome: Any = None
@@ -30,9 +30,9 @@ class _Task:
 
 
 class SeededDriver:
-    """`lives` is how many effects are performed before the power fails; None for a machine that stays on.
+    """Runs participants. `lives` is the number of effects before the power fails; None for no failure.
 
-    A wait times out only when nobody else can go on.
+    A wait times out only if no participant can continue.
     """
 
     def __init__(self, disk: SimulatedDisk, random: Random, lives: int | None = None) -> None:
@@ -42,14 +42,14 @@ class SeededDriver:
         self._random = random
 
     def run(self, steps: fx.Steps[T]) -> T:
-        """One participant alone; what it raises comes out here."""
+        """Run one participant; raise its exception."""
         (outcome,) = self.run_all([steps])
         if isinstance(outcome, Exception):
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
     def run_all(self, participants: Sequence[fx.Steps[Any]]) -> list[Any]:
-        """All of them, interleaved; the result or the error of each."""
+        """Run all participants interleaved; return the result or the error of each."""
         tasks = [_Task(steps) for steps in participants]
         try:
             while open_tasks := [task for task in tasks if not task.is_done]:
@@ -61,12 +61,12 @@ class SeededDriver:
         return [task.outcome for task in tasks]
 
     def _choose(self, tasks: list[_Task]) -> _Task:
-        """Anybody whose wait is over; if there is nobody, somebody's wait times out."""
+        """Choose a participant that can continue; if there is none, time out a wait."""
         ready = [task for task in tasks if not isinstance(task.effect, fx.Wait) or task.effect.ticket.fired]
         return self._random.choice(ready or tasks)
 
     def _step(self, task: _Task) -> None:
-        """Perform what the participant has asked for and lets it go on until it asks for the next."""
+        """Perform a participant's effect, and resume it until its next effect."""
         result, fault = None, None
         try:
             result = self._perform(task.effect)

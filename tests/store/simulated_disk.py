@@ -83,7 +83,7 @@ class _Inode:
     cached: bytearray = field(default_factory=bytearray)
     medium: bytearray = field(default_factory=bytearray)
     pending: list[_Write | _Truncate] = field(default_factory=list)
-    #: True while the medium, with what is pending, is what a reader sees: it has lost nothing since it was read.
+    #: True while the medium and the pending writes together give what a reader sees.
     is_as_cached: bool = True
 
     def change(self, operation: _Write | _Truncate) -> None:
@@ -96,7 +96,7 @@ class _Inode:
         self.pending.clear()
 
     def sync_in_part(self, random: Random) -> None:
-        """Some of what is pending reaches the medium; the rest is forgotten."""
+        """Write a random part of the pending data to the medium, and drop the rest."""
         self.is_as_cached = self.is_as_cached and not self.pending
         parts = [part for operation in self.pending for part in operation.sectors()]
         match random.randrange(4):
@@ -125,7 +125,7 @@ class _Inode:
 
 @dataclass(eq=False)
 class _Directory:
-    """Names as they are, and as they would be after a crash if none of the changes were kept."""
+    """Current names, and the names after a crash that loses all changes."""
 
     names: dict[str, _Inode | _Directory] = field(default_factory=dict)
     durable: dict[str, _Inode | _Directory] = field(default_factory=dict)
@@ -169,7 +169,7 @@ class _Fault:
 
 
 class SimulatedDisk:
-    """One machine's disk. `capacity_bytes` may be changed at any time; beyond it appends fail with ENOSPC."""
+    """One machine's disk. `capacity_bytes` may change at any time; appends beyond it fail with ENOSPC."""
 
     def __init__(self, random: Random, capacity_bytes: int = sys.maxsize) -> None:
         self.capacity_bytes = capacity_bytes
@@ -186,7 +186,7 @@ class SimulatedDisk:
             fx.ReadPart: self._read_part,
             fx.ReadAt: lambda e: bytes(memoryview(self._inode(e.file).cached)[e.offset : e.offset + e.length]),
             fx.ReadAhead: lambda e: None,
-            # The writeback may or may not be done at the next crash, which is true of all that is pending.
+            # At a crash, writeback may or may not have happened, as for all pending data.
             fx.StartWriteback: lambda e: None,
             fx.Sync: lambda e: self._inode(e.file).sync(),
             fx.DropCached: lambda e: self._inode(e.file).drop_cached(),
@@ -200,7 +200,7 @@ class SimulatedDisk:
         }
 
     def perform(self, effect: fx.Effect) -> Any:
-        """Return the effect's result. Raises OSError."""
+        """Perform an effect and return its result. Raises OSError."""
         if isinstance(effect, fx.Sleep):
             return None
         if self._broken and any(_path_of(effect).startswith(broken) for broken in self._broken):
@@ -223,46 +223,46 @@ class SimulatedDisk:
     # -- what goes wrong ---------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """Power off and on: open files are gone, and unsynced changes as far as chance will have it."""
+        """Turn the power off and on: open files are gone, and a random part of the unsynced changes."""
         self._boot += 1
         self.heal()
         self._open_files.clear()
         self._root.crash(self._random)
 
     def fail(self, kind: type[fx.Effect], code: int, *, path: str = "", skip: int = 0) -> None:
-        """The next effect of this kind on a path that contains `path` fails with this errno, once.
+        """Let the next effect of this kind on a path that contains `path` fail once, with this errno.
 
-        `skip` lets that many pass first. An append that fails has written a part, a sync has as well.
+        `skip` lets that many succeed first. A failing append or sync takes effect in part.
         """
         self._faults.append(_Fault(kind, code, path, skip))
 
     def break_down(self, path: str) -> None:
-        """Everything below `path` fails from now on, until `heal`."""
+        """Let everything below `path` fail from now on, until `heal`."""
         self._broken.append(f"{path}/")
 
     def make_read_only(self, path: str) -> None:
-        """Nothing below `path` can be changed any more, until `heal`."""
+        """Make everything below `path` read-only, until `heal`."""
         self._read_only.append(f"{path}/")
 
     def heal(self) -> None:
-        """Failures that were asked for and have not happened yet will not happen; what was broken works."""
+        """Cancel requested failures that have not happened, and repair broken paths."""
         self.fail_no_more()
         self._broken.clear()
         self._read_only.clear()
 
     def fail_no_more(self) -> None:
-        """Failures that were asked for and have not happened yet will not happen; what is broken stays so."""
+        """Cancel requested failures that have not happened. Broken paths stay broken."""
         self._faults.clear()
 
     def flip_bit(self, path: str, offset: int, *, in_memory_too: bool = True) -> None:
-        """The medium rots; until it is read again, memory may still hold the sound byte."""
+        """Flip a bit on the medium. Memory may hold the right byte until it is read again."""
         inode = self._file(path)
         inode.rot(offset)
         if in_memory_too:
             inode.drop_cached()
 
     def overwrite(self, path: str, content: bytes) -> None:
-        """Somebody puts a file there, durably, past the store."""
+        """Put a durable file there without the store."""
         directory, name = self._parent(path)
         directory.names[name] = directory.durable[name] = _Inode(bytearray(content), bytearray(content))
 
@@ -277,12 +277,12 @@ class SimulatedDisk:
         return self.capacity_bytes - sum(len(inode.cached) for _path, inode in _walk("", self._root))
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """Path and content, as a reader sees it, of every file."""
+        """Return path and content of every file, as a reader sees it."""
         for path, inode in _walk("", self._root):
             yield path, bytes(inode.cached)
 
     def is_on_medium(self, directory: str, begins: str, offset: int, length: int) -> bool:
-        """Return whether so many bytes of the file whose name begins so would survive a crash as a reader sees
+        """Return whether the first bytes of a file, named by a prefix, would survive a crash as a reader sees
         them.
         """
         inode, kept = self._directory(directory), self._root
@@ -300,13 +300,13 @@ class SimulatedDisk:
         return False
 
     def share(self, file: fx.File) -> SimulatedFile:
-        """Return the same file, opened for another process, which this disk does not count among its own."""
+        """Reopen the file for another process. This disk does not count it as open."""
         inode = self._inode(file)
         assert isinstance(file, SimulatedFile)
         return SimulatedFile(file.path, inode, self._boot)
 
     def read_shared(self, file: SimulatedFile, offset: int, length: int) -> bytes:
-        """Raise OSError, of the disk or because its machine went down since."""
+        """Read from a shared file. Raises OSError if the disk fails, or its machine has crashed since."""
         if file.boot != self._boot:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         data: bytes = self.perform(fx.ReadAt(file, offset, length))
@@ -323,7 +323,7 @@ class SimulatedDisk:
         return file
 
     def _read_part(self, effect: fx.ReadPart) -> bytes:
-        """It may fail as an open or a read does. A close that fails is no matter: all has been read."""
+        """Open, read and close. A failing close does not matter, since everything was read."""
         file = self.perform(fx.OpenLocalFile(effect.path, create=False))
         try:
             data: bytes = self.perform(fx.ReadAt(file, effect.offset, effect.length))
@@ -383,7 +383,7 @@ class SimulatedDisk:
         return None
 
     def _leave_traces(self, effect: fx.Effect) -> None:
-        """Do what an effect does although it fails."""
+        """Do in part what an effect does, although it fails."""
         if isinstance(effect, fx.AppendToFile):
             inode = self._inode(effect.file)
             data = b"".join(effect.buffers)

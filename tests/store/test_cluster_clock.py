@@ -1,4 +1,4 @@
-"""A datanode judges tokens by the coordinator's clock, whatever its own shows."""
+"""A datanode checks tokens by the coordinator's clock, whatever its own clock shows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from peacefs.datanode.cluster_clock import ClusterClock
 
 
 class Clocks:
-    """This machine's: one that runs evenly, and one that somebody sets."""
+    """This machine's clocks: a monotonic one, and one that can be set."""
 
     def __init__(self) -> None:
         self.even_s = 50.0

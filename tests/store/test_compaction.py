@@ -50,7 +50,7 @@ def test_a_delete_does_not_disturb_who_is_reading(machine: Machine, content: byt
 
 
 def fill_segments(machine: Machine, count: int) -> dict[int, bytes]:
-    """Chunks of 1000 bytes, twenty to a segment."""
+    """Write chunks of 1000 bytes, twenty per segment."""
     machine.start(segment_bytes=20_000)
     contents = {CHUNK + number: data_of(1000, number) for number in range(count)}
     for chunk, data in contents.items():
@@ -114,7 +114,7 @@ def test_a_segment_that_dies_as_a_whole_costs_no_tombstones(machine: Machine) ->
 
 
 def test_tombstones_outlive_the_segment_that_they_are_in(machine: Machine) -> None:
-    """They are written into one segment, which is compacted, while what they kill is still in another."""
+    """They are written into a segment that is compacted while their targets are still in another one."""
     contents = fill_segments(machine, 20)
     deleted = [CHUNK + number for number in range(9)]
     for chunk in deleted:
@@ -154,19 +154,19 @@ def test_a_reader_finds_a_chunk_that_compaction_moves_while_it_looks(machine: Ma
     contents = fill_segments(machine, 40)
     chunk = CHUNK + 3
     reading = read_chunk(machine.store, chunk)
-    opening = next(reading)  # It has looked the place up, and is about to read of the file ...
+    opening = next(reading)  # It has looked up the place, and is about to read the file ...
     for other in list(contents)[:20]:
         if other != chunk:
             machine.run(machine.store.delete(other, 5))
     machine.run(machine.store.compact())
-    # ... which is no longer there.
+    # ... which no longer exists.
     assert isinstance(opening, fx.ReadPart)
     assert not opening.path.endswith(tuple(machine.segment_files()))
     assert machine.run(resumed(reading, opening)) == (5, contents[chunk])
 
 
 def resumed(steps: fx.Steps[Any], effect: fx.Effect) -> fx.Steps[Any]:
-    """Yield the rest of a participant that has asked for `effect` already."""
+    """Yield the rest of a participant that has already requested `effect`."""
     try:
         while True:
             try:

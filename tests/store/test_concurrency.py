@@ -1,4 +1,4 @@
-"""Many participants at once: in every order that a seed can think of, and on real threads with a real fsync."""
+"""Concurrent participants: in random orders by seed, and on real threads with a real fsync."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEEDS = 40
 
 @SIZES
 def test_a_delete_does_not_take_away_what_is_sealed_after_it(content: bytes) -> None:
-    """It has forgotten the replica and is about to remove the file, when a new one comes under the same name."""
+    """It has dropped the replica and is about to remove the file, when a new file gets the same name."""
     survivors = 0
     for seed in range(SEEDS):
         machine = SimulatedMachine(seed)
@@ -74,7 +74,7 @@ def test_highest_of_many_versions_at_once_stays(content: bytes) -> None:
 
 
 def test_compaction_brings_nothing_back_and_takes_nothing_away() -> None:
-    """Chunks are deleted and replaced while their records are being copied."""
+    """Chunks are deleted and replaced while their records are copied."""
     for seed in range(SEEDS):
         machine = SimulatedMachine(seed)
         store = machine.start(segment_bytes=30_000)

@@ -287,7 +287,7 @@ def test_sealing_the_same_version_with_other_content_is_refused(machine: Machine
 
 
 def test_the_disk_is_asked_ahead_for_all_of_a_large_chunk_once(simulated: SimulatedMachine) -> None:
-    """Else a reader waits for the disk, and the disk for the reader, by turns."""
+    """Otherwise the reader and the disk would wait for each other in turn."""
     length = 3 * readahead_bytes + 5000
     simulated.put(CHUNK, 5, data_of(length))
     ahead, at, plan = 0, 0, simulated.run(simulated.store.open_read(CHUNK, 5, 0, length))

@@ -1,4 +1,4 @@
-"""Copies get so many bytes a second, all of them together."""
+"""All copies together get a limited number of bytes per second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from peacefs.datanode.rate_limiter import CopyBudget
 
 
-# Written by hand, for 10 bytes a second and a burst of 20: when something is wanted, how much, when it may go.
+# Written by hand for 10 bytes per second and a burst of 20: time of request, size, earliest time to send.
 @pytest.mark.parametrize(
     "story",
     [

@@ -1,6 +1,6 @@
-"""The power fails before any effect: what was acknowledged is there, what was not is there whole or not at all.
+"""The power fails before any effect: acknowledged chunks survive, others are there whole or not at all.
 
-Every test says its seed; the same seed replays the same run.
+Every test prints its seed; the same seed replays the same run.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SEGMENT_BYTES = 30_000
 
 @dataclass
 class Acknowledged:
-    """The acknowledgements to writers and deleters, to hold the store to after a crash."""
+    """The acknowledgements to writers and deleters, which the store must honour after a crash."""
 
-    #: Everything that anybody tried to write, by chunk and version.
+    #: All attempted writes, by chunk and version.
     attempts: dict[tuple[int, int], bytes] = field(default_factory=dict)
     sealed: dict[int, int] = field(default_factory=dict)
-    #: The highest version up to which somebody asked to delete.
+    #: The highest version that somebody asked to delete.
     deleted: dict[int, int] = field(default_factory=dict)
 
     def write(self, store: ChunkStore, chunk: int, version: int, data: bytes) -> fx.Steps[None]:
@@ -57,7 +57,7 @@ class Acknowledged:
         assert data == self.attempts[chunk, version]
 
     def hold(self, machine: SimulatedMachine) -> None:
-        """Nothing acknowledged is missing, nothing wrong is served, nothing is there in part."""
+        """Check that nothing acknowledged is missing, and nothing wrong or partial is served."""
         for chunk, version in self.sealed.items():
             if version > self.deleted.get(chunk, 0):
                 replica = machine.store.find(chunk)
@@ -69,7 +69,7 @@ class Acknowledged:
 
 
 def crash_everywhere(scenario: Callable[[SimulatedMachine, Acknowledged], None], seeds: int) -> None:
-    """Run a scenario with the power failing before its first effect, its second, ... until it comes through."""
+    """Run a scenario with a power failure before its first effect, its second, ... until it completes."""
     for seed in range(seeds):
         lives = 0
         while True:
@@ -128,7 +128,7 @@ def test_a_deleted_chunk_stays_deleted_once_its_tombstone_was_synced() -> None:
             machine.run(model.write(store, CHUNK + number, 5, SMALL))
         for number in range(4):
             machine.run(model.delete(store, CHUNK + number, 5))
-        # Tombstones go out with the next record and share its fsync.
+        # Tombstones are written with the next record and share its fsync.
         machine.run(model.write(store, CHUNK + 15, 5, SMALL))
         while machine.run(store.compact()).removed_segments:
             pass
@@ -151,7 +151,7 @@ def test_a_segment_that_compaction_removed_does_not_come_back() -> None:
 
 
 def test_a_crash_alone_never_damages_a_segment_that_was_ended() -> None:
-    """Its end carries tombstones that nobody had synced; the seal behind them is not durable without them."""
+    """Its end has unsynced tombstones; the seal after them is not durable without them."""
     for seed in range(20):
         machine = SimulatedMachine(seed)
         store = machine.start(segment_bytes=SEGMENT_BYTES)
@@ -192,7 +192,9 @@ def test_delete_kills_both_copies_that_a_crash_in_compaction_leaves() -> None:
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
 def test_replica_that_a_start_accepts_survives_the_next_crash(content: bytes) -> None:
-    """A process is killed, the kernel keeps what it wrote; its successor counts on it; then the power fails."""
+    """A process is killed, but the kernel keeps its writes, and its successor relies on them. Then the power
+    fails.
+    """
     accepted_unacknowledged = 0
     for seed in range(8):
         for lives in range(20):
@@ -205,7 +207,7 @@ def test_replica_that_a_start_accepts_survives_the_next_crash(content: bytes) ->
             machine.driver.lives = None
             accepted = machine.start().replicas()
             accepted_unacknowledged += len(accepted)
-            # The successor goes on in the same segment or folder.
+            # The successor continues in the same segment or directory.
             machine.put(CHUNK + 256, 5, content)
             machine.disk.crash()
             assert machine.start().replicas() == [*accepted, Replica(CHUNK + 256, 5, len(content))]
@@ -214,7 +216,7 @@ def test_replica_that_a_start_accepts_survives_the_next_crash(content: bytes) ->
 
 
 class Life:
-    """A random history of one store: writers, readers, deleters and a compactor at once, faults, crashes."""
+    """A random history of a store: concurrent writers, readers, deleters and a compactor, faults, crashes."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -223,7 +225,7 @@ class Life:
         self.version = 1
 
     def boot(self) -> None:
-        """Recovery may itself be cut short, again and again."""
+        """Recover, which may itself be interrupted repeatedly."""
         while True:
             self.machine.driver = self.driver(self.random.choice([5, 20, None]))
             try:
@@ -270,7 +272,7 @@ class Life:
                 assert_counts_are_right(self.machine.store)
 
     def excuse_lost(self) -> None:
-        """Take out the replicas that the store has reported as lost, which are repaired from elsewhere."""
+        """Remove the replicas that the store has reported as lost, which are repaired from elsewhere."""
         for replica in self.machine.lost:
             if self.model.sealed.get(replica.chunk, 0) <= replica.version:
                 self.model.sealed.pop(replica.chunk, None)
@@ -278,7 +280,7 @@ class Life:
 
 
 def assert_counts_are_right(store: ChunkStore) -> None:
-    """Check that each segment counts as alive exactly what the index has in it."""
+    """Check that each segment's count of live bytes equals the index."""
     for number, segment in store._segments._segments.items():
         in_index = [record_bytes(place.length) for _chunk, place in store._index.in_segment(number)]
         assert segment.live_bytes == sum(in_index)
@@ -294,7 +296,7 @@ def test_a_life_of_work_and_crashes(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_life_on_a_failing_disk(seed: int) -> None:
-    """Writes, fsyncs and directory operations fail now and then, and at times the disk is full."""
+    """Writes, fsyncs and directory operations fail at random, and sometimes the disk is full."""
     life = Life(seed)
     life.boot()
     disk, random = life.machine.disk, life.random

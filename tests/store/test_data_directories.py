@@ -1,4 +1,4 @@
-"""The directories with which a datanode starts, and those with which it does not."""
+"""Directories with which a datanode starts, and directories that it refuses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_another_datanodes_disk_and_one_named_twice_are_refused(tmp_path: Path) 
 
 
 def break_down(directory: Path) -> None:
-    """The kernel answers EIO to whoever reads whose it is: nothing is mapped where that file begins."""
+    """Make the kernel answer EIO to readers of the owner's file, because nothing is mapped at its start."""
     (directory / "identity.json").unlink()
     (directory / "identity.json").symlink_to("/proc/self/mem")
 

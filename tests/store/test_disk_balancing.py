@@ -1,6 +1,6 @@
-"""Between the disks of one datanode: what lies on the fuller ones moves to the emptier ones.
+"""Balancing the disks of one datanode: chunks move from fuller to emptier disks.
 
-Nothing gets lost, doubled or resurrected by it, whenever the process is killed and whatever else happens.
+No chunk gets lost, duplicated or resurrected, whenever the process is killed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FAST = 1e12
 
 
 class ClockedDriver(SeededDriver):
-    """It also has a clock, which a sleep puts forward. Somebody asks for the run meanwhile, if `renew` does."""
+    """Also has a clock, which sleeps advance. The run is requested again meanwhile if `renew` does so."""
 
     now_s = 100.0
     slept_s = 0.0
 
     def renew(self) -> None:
-        """Nobody does."""
+        """Do not request the run again."""
 
     def _perform(self, effect: fx.Effect | None) -> Any:
         match effect:
@@ -50,7 +50,7 @@ class ClockedDriver(SeededDriver):
 
 
 class LopsidedRack(Rack):
-    """Chunks are put onto disk 0, as when the others are new."""
+    """A rack whose chunks are on disk 0, as if the other disks were new."""
 
     def __init__(self) -> None:
         self.corrupt: list[Replica] = []
@@ -80,7 +80,7 @@ class LopsidedRack(Rack):
         assert self.counts() == [chunks, 0, 0]
 
     def measure_rooms(self) -> None:
-        """All disks are of one size."""
+        """Return the free space; all disks have one size."""
         self.rooms = [100 * MIB - disk.usage().used_bytes for disk in self.disks]
 
     def counts(self) -> list[int]:
@@ -161,11 +161,11 @@ def test_killed_at_any_moment_of_a_move_it_leaves_one_good_replica(content: byte
 def test_between_the_copy_and_the_removal_one_of_the_two_counts_and_a_start_drops_one(
     rack: LopsidedRack, content: bytes
 ) -> None:
-    """The process ends just when both are whole."""
+    """The process ends exactly when both are complete."""
     rack.pile_up(1, content)
     replica = Replica(CHUNK, 5, len(content))
     steps = rack.move(replica)
-    # Somebody looks through all replicas, and holds up the removal.
+    # A scan of all replicas delays the removal.
     rack.set._listings += 1
     effect = next(steps)
     while not (isinstance(effect, fx.Sleep) and effect.seconds > 0):
@@ -260,7 +260,7 @@ def test_a_replica_that_has_rotted_is_reported_and_not_moved(rack: LopsidedRack)
 def test_a_target_that_fails_for_good_in_the_middle_costs_what_it_held_and_no_more(rack: LopsidedRack) -> None:
     rack.pile_up(6, LARGE)
     steps = rack.move(Replica(CHUNK, 5, len(LARGE)))
-    # Somebody looks through all replicas, so that the copy, which is whole, does not count yet.
+    # A scan of all replicas is running, so the complete copy does not count yet.
     rack.set._listings += 1
     effect = next(steps)
     while not (isinstance(effect, fx.Sleep) and effect.seconds > 0):
@@ -283,7 +283,7 @@ def test_a_run_keeps_to_its_rate(rack: LopsidedRack) -> None:
     rack.driver.renew = lambda: rack.ask(rate=MIB)  # type: ignore[method-assign]
     assert rack.balance(rate=MIB).phase == "balanced"
     assert rack.counts() == [1, 1, 1]
-    # A budget that is left unused for a while may be used at once, a packet of it.
+    # An unused budget may be used later at once, up to one packet.
     assert 0.9 <= rack.driver.slept_s <= 2.0
 
 

@@ -1,4 +1,4 @@
-"""The view of writers and readers when the disk is full, or fails, or takes no fsync."""
+"""Writers and readers on a disk that is full, failing, or unable to fsync."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE = Random(2).randbytes(MIB)
 
 
 def clean(machine: SimulatedMachine) -> bool:
-    """Nothing staged is left, and no file open but the active segment."""
+    """Check that nothing staged is left, and that only the active segment is open."""
     return machine.open_files() <= 1 and not [name for name in machine.files() if name.startswith("staging")]
 
 
@@ -128,7 +128,7 @@ def test_records_that_a_failed_fsync_spared_move_to_another_segment(simulated: S
 def test_records_that_a_failed_fsync_cost_are_dropped_and_reported(
     simulated: SimulatedMachine,
 ) -> None:
-    """The medium lost an acknowledged record while memory still held it: reading back past memory shows it."""
+    """The medium lost an acknowledged record that memory still had; reading past the memory shows it."""
     simulated.put(CHUNK, 5, SMALL)
     simulated.put(CHUNK + 1, 5, SMALL)
     (name,) = simulated.segment_files()
@@ -176,7 +176,7 @@ def test_a_part_of_a_segment_that_cannot_be_read_at_start_does_not_cost_the_rest
 ) -> None:
     for number in range(100):
         simulated.put(CHUNK + number, 5, SMALL)
-    # The seal is looked for at the end first; then comes the scan.
+    # The seal is searched at the end first; then the file is scanned.
     simulated.disk.fail(fx.ReadAt, errno.EIO, path="segments/", skip=1)
     simulated.start()
     assert 70 < len(simulated.store.replicas()) < 100
@@ -199,7 +199,7 @@ def test_a_disk_that_never_answers_is_a_fault_to_those_who_wait(simulated: Simul
         [write_chunk(simulated.store, CHUNK, 5, SMALL), write_chunk(simulated.store, CHUNK + 1, 5, SMALL)]
     )
     assert [type(outcome) for outcome in outcomes] == [DiskFault, DiskFault]
-    # When it answers after all, the leader's chunk is there, and theirs can be written.
+    # When the disk answers after all, the leader's chunk exists, and the others can be written.
     simulated.disk.perform(effect)
     with pytest.raises(StopIteration):
         leader.send(None)
@@ -208,7 +208,7 @@ def test_a_disk_that_never_answers_is_a_fault_to_those_who_wait(simulated: Simul
 
 
 class GivenUpInFlight:
-    """Version 6 of a chunk is in an append that hangs, and its writer has given up: the store knows of none."""
+    """Version 6 of a chunk is in a hanging append, and its writer has given up. The store has no version."""
 
     def __init__(self, simulated: SimulatedMachine) -> None:
         self._disk = simulated.disk
@@ -227,7 +227,7 @@ class GivenUpInFlight:
         return effect
 
     def resume(self) -> None:
-        """The disk answers after all, and version 6 is there."""
+        """Let the disk answer, which completes version 6."""
         self._disk.perform(self._hangs)
         with pytest.raises(StopIteration):
             self._leader.send(None)
@@ -254,7 +254,7 @@ def test_an_older_version_is_refused_when_one_that_was_given_up_comes_while_it_i
     given_up = GivenUpInFlight(simulated)
 
     def until_resumed(steps: fx.Steps[object]) -> fx.Steps[object]:
-        """Goes on when the disk answers: as late as can be."""
+        """Continue when the disk answers, as late as possible."""
         effect = next(steps)
         while not isinstance(effect, fx.Wait | fx.RenameFile):
             effect = steps.send((yield effect))

@@ -175,7 +175,7 @@ def test_a_read_only_disk_is_read_and_nothing_more(rack: Rack, content: bytes, d
     assert by_chunk(rack.set.replicas()) == before
     for replica in before:
         assert rack.get(replica.chunk) == content
-    # New chunks go to the others, and one that it holds is refused, for another datanode to take.
+    # New chunks go to other disks. A chunk that it holds is refused, so that another datanode takes it.
     for number in range(100, 130):
         rack.put(CHUNK + number, data=content)
         assert 1 not in rack.holders(CHUNK + number)
@@ -183,7 +183,7 @@ def test_a_read_only_disk_is_read_and_nothing_more(rack: Rack, content: bytes, d
     if doing != "delete":
         with pytest.raises(DiskFault, match="takes nothing"):
             rack.put(victim, 7, content)
-    # Once it takes something again, it is written to.
+    # When it accepts writes again, it gets chunks.
     rack.driver.run(rack.set.compact())
     assert rack.disks[1].state is DiskState.READ_ONLY
     rack.medium.heal()
@@ -416,7 +416,7 @@ def test_a_disk_that_fails_while_it_is_read_at_the_start_is_out_too(rack: Rack, 
 @CONTENTS
 @pytest.mark.evidence("disk-read-only")
 def test_a_disk_that_is_read_only_at_the_start_is_read_and_left_as_it_is(rack: Rack, content: bytes) -> None:
-    """Even where a crash has left what a start would tidy up: half a chunk, a torn tail."""
+    """This holds even if a crash has left half a chunk and a torn tail, which a start would remove."""
     rack.fill(30, content)
     held = rack.disks[1].store.count()
     for path, whole in list(rack.medium.files()):
@@ -433,7 +433,7 @@ def test_a_disk_that_is_read_only_at_the_start_is_read_and_left_as_it_is(rack: R
     assert {path: after[path] for path in after if path.startswith("/disk-1")} == {
         path: before[path] for path in before if path.startswith("/disk-1")
     }
-    # It can be written to again: so it is, and what it held stays whole.
+    # It is writable again, so it gets chunks, and its data is intact.
     rack.medium.heal()
     rack.driver.run(rack.set.compact())
     assert rack.disks[1].state is DiskState.WORKING

@@ -1,4 +1,4 @@
-"""Read-ahead asks the disk for bytes before their reader gets there."""
+"""Read-ahead requests data from the disk before the reader needs it."""
 
 from __future__ import annotations
 

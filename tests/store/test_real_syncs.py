@@ -1,7 +1,7 @@
-"""Every sync that the store requests is requested of Linux, and done before the chunk exists.
+"""Every sync that the store requests is performed by Linux before the chunk exists.
 
-That the store asks for all that it needs is seen with a disk that forgets what was not synced (`test_crashes`);
-that its real driver passes it on, here.
+`test_crashes` shows with a simulated disk that the store requests all necessary syncs. These tests show that the
+real driver performs them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHUNK = 0x10000000001
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Return the files and directories that the kernel was asked for and has synced, in their order."""
+    """Return the files and directories that the kernel has synced, in order."""
     done: list[Path] = []
 
     def noting(real: Callable[[int], None]) -> Callable[[int], None]:

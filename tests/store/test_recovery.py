@@ -1,4 +1,4 @@
-"""Recovery of a directory in which something is not as the last process left it."""
+"""Recovery of a directory that differs from what the last process left."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_compaction_drops_and_reports_what_it_cannot_read(machine: Machine) -> N
 
 
 def test_data_that_looks_like_a_record_is_not_taken_for_one(machine: Machine) -> None:
-    """A chunk holds a copy of a segment; damage to its own header sets the search for records loose inside it."""
+    """A chunk contains a copy of a segment; damage to its own header starts a search for records inside it."""
     machine.start(segment_bytes=1)
     machine.put(CHUNK, 5, b"deleted long ago")
     (old,) = machine.segment_files()
@@ -192,7 +192,7 @@ def test_a_chunk_file_that_was_cut_is_set_aside(machine: Machine) -> None:
 @pytest.mark.parametrize("restarted", [False, True], ids=["in a running store", "found by a start"])
 @pytest.mark.evidence("files-swapped")
 def test_chunk_files_that_were_swapped_are_never_served_for_one_another(machine: Machine, restarted: bool) -> None:
-    """Each is whole and right by its own sums: it is of another chunk than its name says."""
+    """Each file is whole and has right checksums, but belongs to another chunk than its name says."""
     for number in (0, 1):
         machine.put(CHUNK + number, 5, data_of(MIB, number))
     one, other = sorted(machine.chunk_files())

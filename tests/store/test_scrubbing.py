@@ -1,4 +1,4 @@
-"""The scrubber reads every replica in its time, goes on after a restart, and reports what is corrupt."""
+"""The scrubber reads every replica within its period, continues after a restart, and reports corruption."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ SMALL, LARGE = 5000, small_chunk_bytes_max + 5000
 
 
 class Scrubbing:
-    """A scrubber over a machine's store, and a wall clock that moves as it rests."""
+    """A scrubber of a machine's store, and a wall clock that advances while it rests."""
 
     def __init__(self, machine: Machine, now_s: float = 1_000_000.0) -> None:
         self.machine = machine
         self.now_s = now_s
         self.corrupt: list[Replica] = []
-        #: Paths of the files that were opened for reading, but for its own.
+        #: Paths of files opened for reading, except its own.
         self.opened: list[str] = []
         self.restart()
 
     def restart(self) -> None:
-        """A new process."""
+        """Start a new process."""
         store, directory = self.machine.start(), self.machine.directory
         self.scrubber = Scrubber(store, directory, self.corrupt.append, period_s=PERIOD_S, bytes_per_second=RATE)
 
@@ -43,7 +43,7 @@ class Scrubbing:
         return self.machine.run(self._timed(steps))
 
     def _timed(self, steps: fx.Steps[T]) -> fx.Steps[T]:
-        """Answers for the clock, and passes on what the disk is asked."""
+        """Answer requests for the time, and forward disk effects."""
         result: object = None
         fault: OSError | None = None
         try:
@@ -87,7 +87,7 @@ def scrubbing(machine: Machine) -> Scrubbing:
 
 
 def rot(machine: Machine, name: str, data: bytes) -> None:
-    """A bit in the middle of `data` flips on the disk."""
+    """Flip a bit in the middle of `data` on the disk."""
     machine.damage(name, machine.content(name).index(data) + len(data) // 2)
 
 
@@ -221,7 +221,7 @@ def test_a_clock_that_was_set_back_delays_the_next_round_by_a_period_at_most(
 def test_a_corrupt_replica_that_stays_is_reported_again_and_ends_no_round(
     scrubbing: Scrubbing, machine: Machine
 ) -> None:
-    """The coordinator may have been restarted between the report and the order to delete."""
+    """The coordinator may have restarted between the report and the order to delete."""
     data = data_of(LARGE)
     machine.put(CHUNK, 1, data)
     rot(machine, machine.chunk_files()[0], data)

@@ -1,4 +1,4 @@
-"""The owner of a datanode directory, and the refusal for a datanode that may not have it."""
+"""A datanode directory has one owner, and refuses other datanodes."""
 
 from __future__ import annotations
 

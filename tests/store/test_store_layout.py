@@ -1,4 +1,4 @@
-"""Formats on disk: what is packed is what is parsed, and nothing else parses."""
+"""Formats on disk: what is packed can be parsed, and nothing else."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ LENGTHS = st.lists(
 def test_a_scan_finds_exactly_the_records_that_damage_spared(
     lengths: list[int], with_data: bool, seed: int, data: st.DataObject
 ) -> None:
-    """Damage: a stretch anywhere is overwritten, in part with magic numbers that lead nowhere."""
+    """Damage: a random range is overwritten, partly with misleading magic numbers."""
     random = Random(seed)
     records = [packed_chunk(number, random.randbytes(length)) for number, length in enumerate(lengths)]
     content = bytearray(b"".join(records))

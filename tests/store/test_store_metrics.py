@@ -27,7 +27,7 @@ class Watched(LopsidedRack):
     ways: Sequence[Chosen] = ()
 
     def shown(self) -> dict[str, float]:
-        """Return the gauges and counters of the collector, those with a label by its value."""
+        """Return the gauges and counters of the collector; those with a label by its value."""
         metrics = StoreMetrics(self.set, list, lambda: None, self.balancer, lambda: 3, lambda: list(self.ways))
         return {
             sample.name + "".join(f" {value}" for value in sample.labels.values()): sample.value
@@ -42,7 +42,7 @@ def rack() -> Watched:
 
 
 class Growth:
-    """The growth of counters since it was made."""
+    """The growth of counters since its creation."""
 
     def __init__(self, *names: str) -> None:
         self._before = {name: counted(name) for name in names}

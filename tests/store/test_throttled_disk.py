@@ -1,4 +1,4 @@
-"""The disk for experiments: as slow as its curve says for so many writers, and a store all the same."""
+"""The throttled disk for experiments: as slow as its curve says, and otherwise a normal store."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_idle_disk_saves_nothing_up() -> None:
 
 
 def _stored(disk: EmulatedDisk, data: bytes, *, sums: bytes) -> fx.Steps[float]:
-    """Store a chunk and return how long it took."""
+    """Store a chunk and return the time it took."""
     begun_s = yield from fx.now()
     staged = disk.stage(1, 1)
     yield from disk.write(staged, sums, data)

@@ -64,9 +64,9 @@ def test_the_total_is_near_that_of_the_faster_way(costs_ms: Costs, seed: int) ->
     for _ in range(files):
         disk.write(costs_ms)
     best, worse = sorted(costs_ms)
-    # Three files each way at first. Then one in 16 r files is written in the way that takes r times as long: at
-    # most 1/16 more in all. And the page cache is preferred if it takes less than a quarter longer. Files vary by
-    # 15 %.
+    # First three files each way. Then one in 16 r files is written in the way that takes r times as long, which
+    # costs at most 1/16 in total. The page cache is preferred unless it takes a quarter longer. Files vary by 15
+    # %.
     best = costs_ms[0] if costs_ms[0] < best / 0.8 else best
     first = 3 * worse * 1.15
     mean = best + (worse - best) / (tried_every * worse / best)
@@ -117,7 +117,7 @@ def test_disks_choose_by_themselves() -> None:
 
 @pytest.mark.parametrize("costs_ms", [(2.0, 1.0), (1.0, 2.0)])
 def test_files_that_are_too_small_to_be_measured_alone_are_measured_together(costs_ms: Costs) -> None:
-    """A disk with files of 1 MiB alone must choose, too."""
+    """A disk that has only files of 1 MiB must choose, too."""
     disk = Disk(1)
     disk.share_around(costs_ms, 40, size=MIB)
     assert abs(disk.share_around(costs_ms, size=MIB) - (costs_ms[0] > costs_ms[1])) < 0.15
@@ -133,9 +133,9 @@ def test_a_file_system_that_has_no_way_around_the_cache_is_never_asked_again() -
 
 
 class SharedDisk:
-    """A disk that divides its speed among the operations under way. Each writer appends, pauses and syncs.
+    """A disk whose rate is divided among concurrent operations. Each writer appends, pauses and syncs.
 
-    Writers that are slow themselves keep files open for long, and are not to be counted while they pause.
+    Slow writers keep files open for long, and must not count while they pause.
     """
 
     def __init__(self, seed: int, costs_s: tuple[float, float]) -> None:
@@ -144,10 +144,10 @@ class SharedDisk:
         self.chosen: list[bool] = []
 
     def run(self, files: int, writers: int, idle: int) -> None:
-        """Write files by so many writers at once, beside others that have a file open and do nothing."""
+        """Write files with several concurrent writers, beside others that have an idle file open."""
         for _ in range(idle):
             self.ways.begin(1, "/data", self.now_s)
-        # Each: the trial, the work left of its operation in seconds alone, its operations left.
+        # For each: the trial, the remaining work of its operation in seconds, its remaining operations.
         running: list[tuple[Trial, float, int]] = []
         pauses: list[tuple[Trial, float, int]] = []
         while files or running or pauses:
@@ -181,12 +181,12 @@ class SharedDisk:
 def test_operations_at_the_same_time_share_the_disk_and_files_that_rest_do_not(
     seed: int, costs_s: tuple[float, float]
 ) -> None:
-    """Whatever else is open, and however many write at a time, the disk's own speed decides."""
+    """Whatever else is open, and however many write, only the disk's own speed decides."""
     disk = SharedDisk(seed, costs_s)
     for writers, idle in [(1, 0), (8, 0), (2, 30), (1, 0), (16, 10), (1, 0)]:
         disk.run(24, writers, idle)
     around = disk.chosen[24:]
-    # At a change of the number of writers, those that began before the choice count as well.
+    # When the number of writers changes, those that began before the choice count, too.
     assert abs(sum(around) / len(around) - (costs_s[0] > costs_s[1])) < 0.2
     for way, measured_s in zip(costs_s, disk.ways.states()[0][2:], strict=True):
         assert way * 0.85 < measured_s < way * 1.15
@@ -272,7 +272,7 @@ def whole_file(path: Path, pieces: list[bytes]) -> fx.Steps[type[fx.File]]:
 
 @needs_direct
 def test_time_in_which_writeback_is_begun_counts(tmp_path, monkeypatch) -> None:
-    """The call that begins to write back waits if the disk's queue is full, and only the page cache needs it."""
+    """Starting writeback waits if the disk's queue is full. Only the page cache needs it."""
     monkeypatch.setattr(DiskFile, "begin_writeback", lambda file: time.sleep(0.02))
     driver = choosing_driver()
     ways = [driver.run(whole_file(tmp_path / "file", [bytes(MIB)] * 4)) for _ in range(24)]
@@ -281,7 +281,7 @@ def test_time_in_which_writeback_is_begun_counts(tmp_path, monkeypatch) -> None:
 
 
 def ms_per_mib(path: Path, piece: memoryview, pieces: int, flags: int) -> float:
-    """Write a file with plain system calls."""
+    """Write a file with plain system calls; return its time per MiB."""
     began_s = time.perf_counter()
     descriptor = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | flags)
     for _ in range(pieces):
@@ -293,7 +293,7 @@ def ms_per_mib(path: Path, piece: memoryview, pieces: int, flags: int) -> float:
 
 @needs_direct
 def test_on_a_real_disk_it_chooses_what_plain_system_calls_show_to_be_faster(tmp_path) -> None:
-    """It cannot be told where both ways take about the same time, or the disk has other work."""
+    """The result is undefined if both ways take about the same time, or if the disk has other work."""
     piece = memoryview(mmap.mmap(-1, 512 * 1024))
     took_ms = [
         median(ms_per_mib(tmp_path / "plain", piece, 16, flags) for _ in range(5)) for flags in (0, os.O_DIRECT)

@@ -1,4 +1,4 @@
-"""Large chunks that are written around the page cache: the same bytes, durable, and no page of them in memory."""
+"""Large chunks written around the page cache: intact, durable, and without pages in memory."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_file_written_around_the_cache_has_what_was_appended(tmp_path: Path, len
 
 
 def _stored(directory: Path, driver: ThreadDriver, data: bytes) -> int:
-    """Store a chunk and read it with another store, as after a start; return how much was cached in between."""
+    """Store a chunk and read it with another store, as after a restart; return how much was cached in between."""
 
     def seal(store: ChunkStore) -> fx.Steps[None]:
         yield from store.recover()

@@ -1,4 +1,4 @@
-"""A real Chromium that opens the web page, and tells all that went wrong in it; driven by Playwright's core."""
+"""A real Chromium that opens the web page and records every error; driven by Playwright's core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-#: A browser that starts on a busy machine takes its time; only what is broken takes as long.
+#: Starting a browser takes long on a busy machine. Only a broken one takes this long.
 TIMEOUT_MS = 120_000
 _FLAGS = (
     "--disable-gpu",
@@ -24,7 +24,7 @@ _FLAGS = (
 
 
 def chromium() -> str:
-    """Return where Chromium is; skip the test where it, or what drives it, is not."""
+    """Return the path of Chromium. Skip the test if Chromium or its driver is missing."""
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         pytest.skip("Chromium is not here: on Debian `apt-get install chromium`, or run `make setup` again")
@@ -33,18 +33,18 @@ def chromium() -> str:
 
 
 class Browser:
-    """One browser; each page keeps what it complained of."""
+    """One browser. Each page keeps its errors."""
 
     def __init__(self, browser: Any) -> None:
         self._browser = browser
-        #: An empty page for each look that was asked for: a profile of its own costs a second of processor time.
+        #: Open a fresh page for each test, in one profile: a profile of its own costs a second of processor time.
         self._kept: dict[str, Any] = {}
 
     @contextmanager
     def page(self, url: str, *, fresh: bool = False, **context: Any) -> Iterator[Page]:
-        """Yield a page at an address, with nothing stored. What it complains of at the end fails the test.
+        """Yield a page at an address, with empty storage. Fail the test if the page has reported errors.
 
-        With `fresh`, and after a page that failed, it is of a profile of its own.
+        With `fresh`, and after a page that failed, the page gets a profile of its own.
         """
         options = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"} | context
         look = repr(sorted(options.items()))
@@ -71,12 +71,12 @@ class Browser:
 
 
 class Page:
-    """A page and its complaints: errors on the console, exceptions, dialogs, requests to other hosts."""
+    """A page and its errors: errors on the console, exceptions, dialogs, requests to other hosts."""
 
     def __init__(self, page: Any, url: str) -> None:
         self.page = page
         self.complaints: list[str] = []
-        #: The hosts that requests may go to, with the port.
+        #: Hosts, with ports, to which requests may go.
         self.hosts = {urlsplit(url).netloc}
         self._expected: list[str] = []
         self._listeners = {
@@ -89,12 +89,12 @@ class Page:
             page.on(event, listener)
 
     def let_go(self) -> None:
-        """Hear of no more complaints."""
+        """Ignore further errors."""
         for event, listener in self._listeners.items():
             self.page.remove_listener(event, listener)
 
     def expect(self, text: str) -> None:
-        """The console is to tell of an error with this in it: a browser does that for each refused request."""
+        """Expect an error with this text on the console: a browser logs one for each refused request."""
         self._expected.append(text)
 
     def _said(self, message: Any) -> None:
@@ -114,13 +114,13 @@ class Page:
             self.complaints.append(f"a request to another host: {request.url}")
 
     def see(self, text: str) -> Any:
-        """Wait until this text can be seen; return where."""
+        """Wait until this text is visible; return its element."""
         place = self.page.get_by_text(text).first
         place.wait_for()
         return place
 
     def faults(self) -> list[str]:
-        """Return the serious faults that axe-core finds in the page as it is now."""
+        """Return the serious faults that axe-core finds in the page."""
         if not self.page.evaluate("'axe' in window"):
             from axe_playwright_python.sync_playwright import Axe
 

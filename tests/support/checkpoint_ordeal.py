@@ -30,12 +30,12 @@ from peacefs.spark_connector.java import find_java, java_environment
 
 from .restarted_query import Outcome
 
-#: Files of input before the checkpoint ends, with it, and when the query is started again.
+#: Input files before the end of the checkpoint, at its end, and after the restart.
 DONE, PLANNED, ALL = 8, 9, 10
-#: Files with checksums of their own.
+#: Files that contain checksums.
 _PACKED = (".changelog", ".delta", ".zip", ".snapshot", ".sst")
 SCRIPT = Path(__file__).parent / "restarted_query.py"
-#: In the failure of a query whose Spark has compared a file with the checksum file beside it.
+#: Text in the failure of a query whose Spark found a wrong checksum file.
 _COMPARED = "Checksum error"
 
 
@@ -46,7 +46,7 @@ class Runner(Protocol):
 
 
 class SparkProcess:
-    """The Spark of a Python, in a process of its own."""
+    """The Spark of another Python, in its own process."""
 
     def __init__(self, python: str, scratch: Path) -> None:
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -96,17 +96,17 @@ def empty(path: Path) -> None:
 
 
 def flip(path: Path) -> None:
-    """A bit in the middle, of an SST file in its first block of data, of text in a digit; checksum files stay."""
+    """Flip a bit: in an SST file in the first data block, in text in a digit. Keep checksum files."""
     path.write_bytes(_flipped(path))
 
 
 def flip_unseen(path: Path) -> None:
-    """The same without checksum files: for what has checksums of its own."""
+    """Flip a bit and remove the checksum file, for files that contain checksums."""
     _replace(path, _flipped(path))
 
 
 def _flipped(path: Path) -> bytes:
-    """Flip a byte; in text a digit becomes another, so that it can be read as before."""
+    """Flip a byte. In text, replace a digit by another, so that it stays readable."""
     data = bytearray(path.read_bytes())
     digits = [place for place, byte in enumerate(data) if chr(byte).isdigit()]
     if path.suffix == ".sst":
@@ -120,7 +120,7 @@ def _flipped(path: Path) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Without checksum files: what is said must be known from the file itself."""
+    """Replace a file and remove its checksum file, so that only the file itself can show the damage."""
     delete(path)
     path.write_bytes(data)
 
@@ -140,13 +140,13 @@ HARMS: dict[str, Callable[[Path], None]] = {
 
 
 def applies(harm: str, path: Path) -> bool:
-    """Return False for text without a checksum file, of which nobody can tell that a letter is another."""
+    """Return False for text without a checksum file, where no one can see that a letter has changed."""
     return harm != "the same, no checksum file" or path.suffix in _PACKED
 
 
 # -- kinds of files --------------------------------------------------------------------------------
 
-#: For the logs it matters whether there is state, and whether commits name it; not how it is packed.
+#: For logs, only the presence of state and of its ids in commits matters, not the format of state.
 _WITH_LOGS = ("copy", "rocksdb")
 _COMMITS = ("commit of the last batch done", "older commit")
 _STATE_KINDS = (
@@ -162,12 +162,12 @@ _STATE = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.(changelog|delta|zip|snapshot)")
 
 
 def matters(query: str, kind: str) -> bool:
-    """Return whether a kind of file is another matter for a query than for the others."""
+    """Return whether a kind of file can behave differently for this query than for others."""
     return query in _WITH_LOGS or kind in _STATE_KINDS or (query.endswith("format 2") and kind in _COMMITS)
 
 
 def kinds(root: Path, query: str) -> dict[str, Path]:
-    """One file of every kind that the checkpoint has."""
+    """Return one file of every kind in the checkpoint."""
     planned, done = _latest(root / "offsets"), _latest(root / "commits")
     found = {
         "metadata": root / "metadata",
@@ -211,7 +211,7 @@ def kinds(root: Path, query: str) -> dict[str, Path]:
         members = Inspection(LocalTree(), layout).snapshot(layout.by_path[str(latest.relative_to(root))]).sst_files
         if members:
             found["SST file of the latest snapshot"] = store / "SSTs" / members[-1].dfs_sst_file_name
-    # Spark before 4.0 keeps no metadata of operators.
+    # Spark before 4.0 writes no metadata of operators.
     return {kind: path for kind, path in found.items() if path.exists()}
 
 
@@ -230,7 +230,7 @@ def _versions(store: Path) -> Iterator[tuple[int, Path]]:
 
 @dataclass(slots=True)
 class Trial:
-    """The verdict on a harmed checkpoint, and what Spark did. `against` is empty where they agree."""
+    """The verdict on a harmed checkpoint, and Spark's behaviour. `against` is empty if they agree."""
 
     verdict: Verdict
     said: str
@@ -238,7 +238,7 @@ class Trial:
 
 
 class Ordeal:
-    """The checkpoints of one query: with all batches done, or one planned and not done."""
+    """The checkpoints of one query: one with all batches done, one with a planned batch."""
 
     def __init__(self, runner: Runner, query: str, directory: Path) -> None:
         self._runner = runner
@@ -264,7 +264,7 @@ class Ordeal:
             assert self._total(self._expected) == words
 
     def trial(self, root: Path, path: Path, harm: Callable[[Path], None]) -> Trial:
-        """Harm a file of a copy of a checkpoint, and hold what is said against what Spark does."""
+        """Harm a file of a copy of a checkpoint, and compare the verdict with Spark's behaviour."""
         harmed = self._copy(root)
         harm(harmed / path.relative_to(root))
         verdict = judge(harmed)
@@ -291,7 +291,7 @@ class Ordeal:
         return trial
 
     def _expect(self, trial: Trial, root: Path, first: int, when: str, *, joined: bool = False) -> None:
-        """Expect every batch from `first` on with its rows; where batches are `joined` all their rows together."""
+        """Expect every batch from `first` on with its rows. If batches are `joined`, compare all rows together."""
         outcome = self._run(root)
         wanted = {batch: rows for batch, rows in self._expected.items() if batch >= first}
         if outcome.failure is not None:
@@ -313,7 +313,7 @@ class Ordeal:
         return self._runner.run(self._query, str(self._source), str(checkpoint))
 
     def _copy(self, root: Path) -> Path:
-        """Return a new place each time: Spark keeps in memory what it knows of a place."""
+        """Copy to a new path each time, because Spark caches by path."""
         self._copies += 1
         place = self._directory / f"copy-{self._copies}"
         shutil.copytree(root, place)

@@ -25,7 +25,7 @@ _NAMES = uuid.UUID(int=7)
 
 
 class MemoryTree:
-    """Files by their paths; the twin of the trees on disks."""
+    """Files by path, in memory. The twin of the trees on disk."""
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files = files if files is not None else {}
@@ -59,7 +59,7 @@ class MemoryTree:
 
 
 def lz4_stream(contents: bytes, block_bytes: int = 1 << 16) -> bytes:
-    """LZ4Block frames whose data are not compressed, as lz4-java writes what does not shrink."""
+    """Frame data as LZ4Block without compression, as lz4-java does for incompressible data."""
     frames = []
     for start in range(0, len(contents), block_bytes):
         block = contents[start : start + block_bytes]
@@ -74,7 +74,7 @@ def changelog(
     *,
     families: bool = False,
 ) -> bytes:
-    """Return a changelog of the form that `lineage` and column `families` call for."""
+    """Return a changelog in the format for `lineage` and column `families`."""
     form = 1 + families + 2 * (lineage is not None)
     out = bytearray()
     if form > 1:
@@ -91,7 +91,7 @@ def changelog(
 
 
 def snapshot(ssts: dict[str, int]) -> bytes:
-    """Return the zip of a snapshot, which names SST files with their lengths."""
+    """Return a snapshot's zip file, which lists SST files with their lengths."""
     members = [
         {"localFileName": f"{number:06}.sst", "dfsSstFileName": name, "sizeBytes": length}
         for number, (name, length) in enumerate(ssts.items(), 8)
@@ -104,9 +104,9 @@ def snapshot(ssts: dict[str, int]) -> bytes:
 
 
 def table(*, snappy: bool = False) -> bytes:
-    """An SST file of format 5 as RocksDB writes it: a block of data, the meta blocks, the index, the footer.
+    """Write an SST file of format 5 like RocksDB's: a data block, the meta blocks, the index, the footer.
 
-    With `snappy` data and index are packed, as Spark 3.5 has it.
+    With `snappy`, data and index are compressed, as in Spark 3.5.
     """
     out = bytearray()
 
@@ -115,7 +115,7 @@ def table(*, snappy: bool = False) -> bytes:
         offset, data = len(out), contents + struct.pack("<II", 0, 1)
         if packed:
             data = pyarrow.compress(data, codec="snappy", asbytes=True)
-        # The last byte, which says how it is packed, is mixed in apart from the rest.
+        # The compression type byte is mixed into the checksum separately.
         checksum = (xxhash.xxh3_64_intdigest(data) ^ packed * 0x6B9083D9) & 0xFFFFFFFF
         out.extend(data + bytes([packed]) + struct.pack("<I", checksum))
         return _varint(offset) + _varint(len(data))
@@ -137,7 +137,7 @@ def _varint(number: int) -> bytes:
 
 
 def schema(*columns: str) -> bytes:
-    """Version 2. `columns` are the key's."""
+    """Return a state schema of version 2. `columns` are the key's."""
     fields = [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in columns]
     texts = (json.dumps({"type": "struct", "fields": each}) for each in (fields, []))
     return _utf("v2") + b"".join(struct.pack(">i", 1) + _utf(text) for text in texts)
@@ -162,9 +162,9 @@ def checkpoint(
     root: str = ROOT,
     spark: str = "4.3",
 ) -> MemoryTree:
-    """An aggregation over a file source that has done `batches` batches, compacting its log every third entry.
+    """Make a checkpoint of an aggregation over a file source after `batches` batches.
 
-    Of `spark` 3.5 it has no metadata of operators.
+    The source's log is compacted at every third entry. With `spark` 3.5 there is no metadata of operators.
     """
     files = {"metadata": json.dumps({"id": QUERY}).encode()}
     for batch in range(batches):

@@ -24,15 +24,15 @@ from support.java_options import add_classes, add_options, set_options
 
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
 
-#: An unused archive is nothing to talk about on what a test reads.
+#: Keep the JVM from printing warnings about an unused archive into output that tests read.
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _OPTIONS = "SPARK_SUBMIT_OPTS"
 _TRAINING_S = 280
 _JVM_ENDS_S = 120
-#: The directory of the archive in pytest's cache, and where that has its directories.
+#: The archive's directory: its name in pytest's cache, and its path.
 DIRECTORY = "spark-classes"
 _KEPT = Path(__file__).parents[2] / ".pytest_cache/d" / DIRECTORY
-#: The classes that WebHDFS takes besides Spark's.
+#: Classes that WebHDFS needs besides Spark's.
 _HADOOP = ("org.apache.hadoop.hdfs.web.WebHdfsFileSystem", "org.apache.hadoop.hdfs.web.SWebHdfsFileSystem")
 
 
@@ -57,7 +57,7 @@ def share_classes(directory: Path) -> None:
 
 
 def _fingerprint(java: JavaRuntime) -> str:
-    """Return all that a JVM compares before it uses an archive, and what is compiled for it."""
+    """Return everything that a JVM compares before it uses an archive, and the version of the compiled classes."""
     import pyspark
 
     jars = sorted((Path(pyspark.__file__).parent / "jars").iterdir())
@@ -68,7 +68,7 @@ def _fingerprint(java: JavaRuntime) -> str:
 
 
 def _run(module: str, made: Path, log: Path, java: JavaRuntime) -> None:
-    """Run a program that makes a file in a place of its own, and give it its name if it has."""
+    """Run a program that makes a file under a temporary name, and rename the file if it succeeds."""
     with tempfile.TemporaryDirectory(dir=made.parent) as scratch:
         unfinished = Path(scratch, "unfinished")
         environment = {
@@ -95,7 +95,7 @@ def _run(module: str, made: Path, log: Path, java: JavaRuntime) -> None:
 
 
 def _train(archive: Path) -> None:
-    """Load what tests load, and end in good order: the JVM writes the archive when it ends."""
+    """Load the classes that tests load, and exit normally: the JVM writes the archive at exit."""
     os.environ[_OPTIONS] += f" -XX:ArchiveClassesAtExit={shlex.quote(str(archive))}"
     scratch = archive.parent
     from pyspark import SparkContext

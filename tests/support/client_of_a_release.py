@@ -15,13 +15,13 @@ import sys
 
 from peacefs.client.filesystem import PeaceFileSystem
 
-#: More than a small file has, so that the scheduler grants it; and two chunks of the least size that is allowed.
+#: Larger than a small file, so that the scheduler grants it: two chunks of the smallest allowed size.
 _LARGE = bytes(range(256)) * 4096 * 3 + b"the end"
 _SMALL = b"all replicas are well"
 
 
 def round_of(files: PeaceFileSystem, home: str) -> None:
-    """Write, change, look and read, all of it checked."""
+    """Write, change, list and read files, and check every result."""
     files.mkdirs(home)
     files.write(f"{home}/small", _SMALL)
     files.write(f"{home}/large", _LARGE)

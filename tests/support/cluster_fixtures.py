@@ -1,4 +1,4 @@
-"""One real cluster for all tests of a worker that leave it as they found it: a plugin of `conftest.py`."""
+"""One real cluster per worker, for tests that leave it as they found it: a plugin of `conftest.py`."""
 
 from __future__ import annotations
 

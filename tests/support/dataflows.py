@@ -22,13 +22,13 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """A query with two units, `first` and `second`, and the sink `out`."""
+    """A query with units `first` and `second`, and the sink `out`."""
 
     network: Network
-    #: The subject of a row of the output, for the judge of recovery.
+    #: The columns that identify an output row for the judge of recovery.
     subject: Callable[[Row], Hashable]
     carries: Callable[[Row], Iterable[Hashable]] | None = None
-    #: The unit with the operator that gives the class. What follows it treats rows one by one.
+    #: The unit with the operator that determines the class. Later units handle rows one by one.
     unit: str = "second"
 
     def rows(self, seed: int, *, batches: int = 8, size: int = 4) -> dict[str, list[pa.RecordBatch]]:
@@ -39,7 +39,7 @@ class Sample:
 
 
 def input_rows(seed: int, *, batches: int, size: int, first: int = 0) -> list[pa.RecordBatch]:
-    """Rows in the order of their times, each with a value of its own."""
+    """Return rows in the order of their times, each with its own value."""
     chance = random.Random(seed)
     at, made = 0, []
     for batch in range(batches):
@@ -54,7 +54,7 @@ def input_rows(seed: int, *, batches: int, size: int, first: int = 0) -> list[pa
 
 
 def passed(stream: Stream) -> Stream:
-    """Pass rows on, one by one: a stage that takes next to no time."""
+    """Pass rows on one by one, in a stage that takes almost no time."""
     return stream.select(*stream.type.schema.names)
 
 
@@ -74,7 +74,7 @@ def convergent() -> Sample:
 
 
 def deterministic() -> Sample:
-    """Windows of rows in the first unit, so that the second unit's input is what a failure may change."""
+    """Cut windows of rows in the first unit, so that a failure may change the second unit's input."""
     query = Query("first")
     windows = query.source("in", SCHEMA, time="at").key_by("key").count_window(3, every=2)
     passed(windows.aggregate(F.sum("value"), F.min("value")).unit("second")).sink("out")
@@ -82,7 +82,7 @@ def deterministic() -> Sample:
 
 
 def arbitrary() -> Sample:
-    """Return a union whose rows are numbered as they interleave."""
+    """Return a union whose rows are numbered in the order in which they interleave."""
     query = Query("first")
     one, other = query.source("in", SCHEMA, time="at"), query.source("more", SCHEMA, time="at")
     passed(one.union(other).process(_numbered, remembers="0s").unit("second")).sink("out")

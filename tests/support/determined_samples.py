@@ -27,7 +27,7 @@ _BATCHES, _BATCH_ROWS = 5, 3
 
 
 def determined_rows(network: Network, seed: int) -> dict[str, list[pa.RecordBatch]]:
-    """Return the rows of each source; of a source named `short` few, so that it ends long before the others."""
+    """Return the rows of each source. A source named `short` has few rows and ends long before the others."""
     chance = random.Random(seed)
     rows: dict[str, list[pa.RecordBatch]] = {}
     number = 0
@@ -47,7 +47,7 @@ def determined_rows(network: Network, seed: int) -> dict[str, list[pa.RecordBatc
 
 
 def _twice(stream: Stream) -> Network:
-    """End a stream twice, each time behind a unit of its own."""
+    """Split a stream into two outputs, each behind its own unit."""
     query = stream.query
     for unit, sink in (("third", "out"), ("fourth", "copy")):
         stream.unit(unit).select(*stream.type.schema.names).sink(sink)
@@ -72,13 +72,13 @@ def _two(write: Callable[[Stream, Stream], Stream], other: str = "more") -> Call
 
 
 def drawn(rows: pa.RecordBatch, state: MutableMapping[Any, Any], chance: random.Random) -> pa.RecordBatch:
-    """Let about half of the rows through, and mark them with a number that is drawn."""
+    """Keep about half of the rows, and mark them with a random number."""
     kept = rows.filter(pa.array([chance.random() < 0.5 for _ in range(rows.num_rows)]))
     marks = [f"{chance.random()}" for _ in range(kept.num_rows)]
     return kept.set_column(0, "key", pa.array(marks, pa.string()))
 
 
-#: Windows that begin where a count says. Their output is that of a run without a failure.
+#: Windows whose start depends on a count. Their output equals that of a run without a failure.
 ALIGNED: dict[str, Callable[[], Network]] = {
     "count windows": _one(lambda rows: rows.key_by("key").count_window(3).aggregate(F.count(), F.sum("value"))),
     "sliding count windows": _one(
@@ -94,7 +94,7 @@ ALIGNED: dict[str, Callable[[], Network]] = {
         )
     ),
 }
-#: Queries whose output depends on more than their input.
+#: Queries whose output depends on more than their input, such as the order of arrival.
 ARBITRARY: dict[str, Callable[[], Network]] = {
     "union": _two(lambda left, right: left.union(right)),
     "union with a source that ends soon": _two(lambda left, right: left.union(right), other="short"),

@@ -1,4 +1,4 @@
-"""Real members of etcd for tests, each a process on loopback with a directory of its own."""
+"""Real etcd members for tests, each a process on loopback with its own directory."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from peacefs.coordinator.journal.etcd import EtcdJournal
 from peacefs.coordinator.journal.etcd_client import EtcdAccess
 from peacefs.runtime.tls import TlsFiles
 
-# Services come back with the ports that they had.
+# Services restart with their earlier ports.
 _PORTS = ReservedPorts("127.0.0.1")
 atexit.register(_PORTS.release)
 
 
 def etcd_binary() -> str:
-    """Return where etcd is; skip the test where it is not."""
+    """Return the path of etcd. Skip the test if etcd is missing."""
     found = find_etcd()
     if found is None:
         pytest.skip("etcd is not here: on Debian `apt-get install etcd-server`, or run `make setup` again")
@@ -36,7 +36,7 @@ def etcd_binary() -> str:
 
 
 class EtcdMember(KillableProcess):
-    """One member; `kill`, `pause` and `go_on` are what happens to it."""
+    """One etcd member. `kill`, `pause` and `go_on` simulate its failures."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class EtcdMember(KillableProcess):
         tls: TlsFiles | None = None,
         disk_bytes: int = 0,
     ) -> None:
-        """With `disk_bytes` it has a disk of its own of that size, which goes when it is killed."""
+        """With `disk_bytes` the member gets its own disk of that size, which is lost when the member is killed."""
         self.name = name
         self._quota_bytes = quota_bytes
         self._disk_bytes = disk_bytes
@@ -85,7 +85,7 @@ class EtcdMember(KillableProcess):
         return answer.is_success and answer.json().get("health") == "true"
 
     def client(self) -> httpx.Client:
-        """Return a client of its own doors, with the member's own certificate."""
+        """Return a client of this member only, with the member's certificate."""
         if self._tls is None:
             return httpx.Client(base_url=f"http://{self.endpoint}", timeout=5, trust_env=False, verify=False)
         context = ssl.create_default_context(cafile=str(self._tls.ca))
@@ -97,17 +97,17 @@ class EtcdMember(KillableProcess):
         return bool(said["leader"] == said["header"]["member_id"])
 
     def identity(self) -> str:
-        """Return the number by which etcd knows it."""
+        """Return etcd's id of the member."""
         return str(self._maintain("status", {})["header"]["member_id"])
 
     def hand_over(self, successor: EtcdMember) -> None:
-        """Have another member lead, if this one does."""
+        """Transfer leadership to another member, if this one leads."""
         self._maintain("transfer-leadership", {"targetID": successor.identity()})
 
     def fill_disk(self) -> None:
-        """Leave no room on its own disk."""
+        """Fill the member's disk."""
         assert self._process is not None
-        # Its disk is seen from within its namespace alone.
+        # The disk is visible only in the member's mount namespace.
         within = Path(f"/proc/{self._process.pid}/root") / self._directory.relative_to("/") / self.name / "filler"
         fill(within)
 
@@ -116,7 +116,7 @@ class EtcdMember(KillableProcess):
         return self._process.poll() is not None
 
     def defragment(self) -> None:
-        """Give back the room of what was removed, and tell etcd so."""
+        """Release the space of deleted keys, and clear etcd's alarm."""
         self._maintain("defragment", {})
         for alarm in self._maintain("alarm", {"action": "GET"}).get("alarms", []):
             self._maintain("alarm", {**alarm, "action": "DEACTIVATE"})
@@ -130,7 +130,7 @@ class EtcdMember(KillableProcess):
 
 
 class EtcdMembers:
-    """As many as were asked for."""
+    """A cluster of etcd members."""
 
     def __init__(self, members: list[EtcdMember]) -> None:
         self.members = members
@@ -142,7 +142,7 @@ class EtcdMembers:
 
     @property
     def address(self) -> str:
-        """Return the address that `--journal` is given."""
+        """Return the value of `--journal`."""
         return f"etcd://{','.join(self.endpoints)}"
 
     def journal(self, prefix: str = "/peacefs") -> EtcdJournal:
@@ -160,10 +160,10 @@ def etcd_members(
     tls: TlsFiles | None = None,
     last_disk_bytes: int = 0,
 ) -> Iterator[EtcdMembers]:
-    """Start them, and end them at the end. Skips the test where there is no etcd.
+    """Start members; end them at the end of the block. Skip the test if etcd is missing.
 
-    With `quota_bytes` each is full when it has so many, else when it has etcd's 2 GiB. With `tls` clients need a
-    certificate of the same CA. With `last_disk_bytes` the last one has a disk of its own, which needs root.
+    `quota_bytes` limits each member's database (etcd's default is 2 GiB). With `tls`, clients need a certificate
+    of the same CA. With `last_disk_bytes`, the last member has its own disk, which needs root.
     """
     binary = etcd_binary()
     ports = free_ports(2 * count)
@@ -192,7 +192,7 @@ def etcd_members(
 
 
 def fill(path: Path) -> None:
-    """Write a file that leaves no room on its disk."""
+    """Write a file that fills the disk."""
     with path.open("wb", buffering=0) as filler:
         for size in (1 << 20, 1 << 12):
             with suppress(OSError):
@@ -201,7 +201,7 @@ def fill(path: Path) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody else gets while this process lives, no two of them the same."""
+    """Return distinct loopback ports that stay reserved while this process lives."""
     return [_PORTS.take() for _ in range(count)]
 
 

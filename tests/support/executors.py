@@ -1,6 +1,7 @@
-"""A Spark with executors in processes of their own, which tests of a worker share: a plugin of `conftest.py`.
+"""A Spark with executors in separate processes, shared by the tests of a worker: a plugin of `conftest.py`.
 
-It begins with its first use. It is a program, since a process has one Spark context (`executors_ordeal`).
+It starts at first use. It runs as a separate program, because a process has one Spark context
+(`executors_ordeal`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _END_S = 60
 
 
 class Executors:
-    """Two executors of a core each; Spark starts another for each that is killed."""
+    """Two executors of one core each. Spark replaces each executor that is killed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -28,11 +29,11 @@ class Executors:
         self._process: subprocess.Popen[str] | None = None
 
     def play(self, technique: str) -> dict[str, Any]:
-        """Run a dataflow under a technique, which loses an executor; return its rows, and where it ran."""
+        """Run a dataflow that loses an executor, with a technique. Return its rows and sessions."""
         return self._ask(technique)
 
     def run(self, script: Path) -> None:
-        """Run a program that gets this Spark as its session and stops it; raise an AssertionError if it fails."""
+        """Run a program that gets this Spark as its session. Raise AssertionError if the program fails."""
         try:
             assert self._ask(f"{script}") == {"failure": None}
         finally:

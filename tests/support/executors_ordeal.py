@@ -48,7 +48,7 @@ _PATIENCE_S = 150.0
 
 
 def network(places: Path) -> Network:
-    """Windows in a second unit, which notes the process that it runs in."""
+    """Build windows in a second unit, which records its process."""
 
     def note_place(rows: pa.RecordBatch) -> pa.RecordBatch:
         (places / str(os.getpid())).touch()
@@ -74,7 +74,7 @@ def executor_of(worker: int, python: PreparedPython) -> int:
 
 
 def spark_home(directory: Path) -> Path:
-    """Return a home of links to Spark's package, so that workers keep their files out of that."""
+    """Return a directory of links to Spark's package, so that workers write their files elsewhere."""
     home = directory / "spark"
     home.mkdir()
     for part in Path(pyspark.__file__).parent.iterdir():
@@ -129,7 +129,7 @@ def play(spark: SparkSession, python: PreparedPython, technique: Technique, dire
         wait_until((places / str(worker)).exists, "the second unit's first rows", _PATIENCE_S)
         wait_until(lambda: is_prepared(run, technique, checkpoints), "what it recovers from", _PATIENCE_S)
         os.kill(executor_of(worker, python), signal.SIGKILL)
-        # Its Python worker ends a moment later, when it has noticed.
+        # Its Python worker ends a moment later.
         wait_until(lambda: has_ended(worker), "the end of the worker of the executor that was killed", _PATIENCE_S)
         wait_until(lambda: run.session_of("second") not in (session, None), "another place", _PATIENCE_S)
         sessions.extend(filter(None, (session, run.session_of("second"))))
@@ -147,7 +147,7 @@ def play(spark: SparkSession, python: PreparedPython, technique: Technique, dire
 
 
 def ring_network() -> Network:
-    """Rows are counted by key, and put out as they are."""
+    """Count rows by key, and output the rows unchanged."""
 
     def count(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
         state.add_at(rows.column("key"), 1)
@@ -160,7 +160,7 @@ def ring_network() -> Network:
 
 
 def play_ring(spark: SparkSession, python: PreparedPython, directory: Path) -> dict[str, Any]:
-    """Run a ring of two nodes, each the other's neighbour, of which one is killed; Spark starts another."""
+    """Run a ring of two neighbouring nodes, and kill one. Spark starts another."""
     batches = input_rows(1, batches=8, size=4)
     started: Queue[RingRun] = Queue()
     rows: list[list[str]] = []
@@ -184,7 +184,7 @@ def play_ring(spark: SparkSession, python: PreparedPython, directory: Path) -> d
         rows.extend([*map(str, row)] for row in zip(*(c.to_pylist() for c in batch.columns), strict=True))
 
     host = SparkExecutors(spark, 2, DirectoryCheckpoints(directory))
-    # A busy machine may keep a task waiting for long; one that is killed is missed at once nevertheless.
+    # A long timeout for tasks on a busy machine. A killed task is noticed at once nevertheless.
     technique = PeerRing(r=1, checkpoint_s=0.3, silence_s=60.0)
     with host.start(ring_network(), technique, {"in": feed()}, {"out": take}) as run:
         assert isinstance(run, RingRun)
@@ -205,7 +205,7 @@ def session() -> SparkSession:
 
 
 def failure_of(script: Path) -> str | None:
-    """Run a program to its end."""
+    """Run a program to its end; return its traceback, or None."""
     try:
         runpy.run_path(str(script), run_name="__main__")
     except Exception:

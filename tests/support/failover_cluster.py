@@ -23,12 +23,12 @@ _AGAIN = ("StandbyException", "RetriableException", "SafeModeException")
 
 
 class Service(KillableProcess):
-    """A process of peacefs that can be started again with the same arguments."""
+    """A peacefs process that can be restarted with the same arguments."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self._log = log
         self._arguments = arguments
-        #: The command of the release that it is started as.
+        #: The command of the release to start.
         self.program: Sequence[str] = PEACEFS
 
     def start(self) -> None:
@@ -48,7 +48,7 @@ class Service(KillableProcess):
         return Service(self._log, *self._arguments, *options)
 
     def stop(self) -> int:
-        """Ask it to stop; return its exit status."""
+        """Ask the process to stop; return its exit status."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(PATIENCE_S)
@@ -58,7 +58,7 @@ class Service(KillableProcess):
 
 
 class FailoverCluster:
-    """Two coordinators or more, and three datanodes that hold a link to each."""
+    """Two or more coordinators, and three datanodes that are connected to each."""
 
     def __init__(self, directory: Path, etcd: EtcdMembers, coordinators: int = 2, datanodes: int = 3) -> None:
         self.directory = directory
@@ -105,15 +105,15 @@ class FailoverCluster:
             service.kill()
 
     def has_disk_of(self, at: int, size_bytes: int) -> None:
-        """Give a coordinator a disk of its own, which is empty at each start. Needs root."""
+        """Give a coordinator its own disk, which is empty at each start. Needs root."""
         place = self.directory / f"coordinator-{at}"
         place.mkdir(mode=0o700)
         mount = f'mount -t tmpfs -o size={size_bytes},mode=700 tmpfs "$0" && exec "$@"'
         self.coordinators[at].program = ("unshare", "--mount", "sh", "-c", mount, str(place), *PEACEFS)
 
     def fill_disk(self, at: int) -> Callable[[], None]:
-        """Leave no room on that disk; return what makes room again."""
-        # It is seen from within its namespace alone.
+        """Fill that disk; return a function that frees it."""
+        # The disk is visible only in the coordinator's mount namespace.
         place = (self.directory / f"coordinator-{at}").relative_to("/")
         filler = Path(f"/proc/{self.coordinators[at].pid}/root") / place / "filler"
         fill(filler)
@@ -159,10 +159,10 @@ class FailoverCluster:
     # -- a client that knows all addresses ---------------------------------------------------------------
 
     def ask(self, method: str, path: str, **asked: str) -> httpx.Response:
-        """Ask one coordinator after the other, until one has an answer of its own.
+        """Ask each coordinator in turn until one gives a real answer.
 
-        One that is frozen does not answer: a client that waits for it no longer than this finds the next leader
-        soon. Who finds none, on a busy machine, is more patient each time.
+        A frozen coordinator does not answer, so each request has a short timeout. The timeout grows with each
+        round without a leader, for busy machines.
         """
         give_up_s = time.monotonic() + PATIENCE_S
         problem, timeout_s = "", _ANSWER_S
@@ -183,7 +183,7 @@ class FailoverCluster:
         raise AssertionError(f"{method} {path}: {problem}")
 
     def write(self, path: str, data: bytes) -> None:
-        """Create a file, replaced if it is there; a body that breaks off is sent again."""
+        """Create a file, replacing any other; send the body again if the connection breaks."""
         give_up_s = time.monotonic() + PATIENCE_S
         while True:
             told = self.ask("PUT", path, op="CREATE", overwrite="true")
@@ -225,7 +225,7 @@ def failover_cluster(
     standby_disk_bytes: int = 0,
     program: Sequence[str] = PEACEFS,
 ) -> Iterator[FailoverCluster]:
-    """All of it, running, as the release of `program`. Skips the test where there is no etcd."""
+    """Yield a running cluster of the release of `program`. Skip the test if etcd is missing."""
     (directory / "etcd").mkdir()
     with etcd_members(directory / "etcd", members, quota_bytes, last_disk_bytes=last_disk_bytes) as etcd:
         cluster = FailoverCluster(directory, etcd, coordinators, datanodes)

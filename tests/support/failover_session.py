@@ -1,4 +1,4 @@
-"""Sessions of a Spark for clusters of several coordinators, which all bear one name."""
+"""Spark sessions for several clusters that share one name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def session_of(spark: SparkSession, cluster: FailoverCluster) -> Iterator[SparkSession]:
-    """Name several coordinators as `configure` does, in a session of their own: the others keep theirs.
+    """Configure several coordinators as `configure` does, in a session of its own.
 
-    Hadoop keeps a client for each name, which the next cluster of that name would be given: it is closed.
+    Hadoop caches a client for each name, which the next cluster of that name would get, so the client is closed.
     """
     own = spark.newSession()
     for key, value in as_dict(settings(",".join(cluster.http))).items():

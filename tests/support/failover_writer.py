@@ -1,4 +1,4 @@
-"""A writer that goes on through failovers, and knows what was acknowledged."""
+"""A writer that continues through failovers and records what was acknowledged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from support.waiting import wait_until
 
 
 class Writer:
-    """Makes directories and files one after the other, and keeps the names of those that were acknowledged.
+    """Makes directories and files one after the other, and records the names that were acknowledged.
 
-    Its thread has ended when the block that uses it ends, also if that fails.
+    Its thread ends with the block that uses it, even if the block fails.
     """
 
     def __init__(self, cluster: FailoverCluster) -> None:
@@ -54,7 +54,7 @@ class Writer:
         return self.acknowledged
 
     def check(self) -> None:
-        """Check that everything that was acknowledged so far is there. Every seventh file is read."""
+        """Check that everything acknowledged exists. Read every seventh file."""
         names = list(self.acknowledged)
         missing = set(names) - self._cluster.names()
         assert not missing, sorted(missing)

@@ -42,7 +42,7 @@ _TECHNIQUES = {
 
 
 class SharedLines:
-    """A sink that is a file of all drivers."""
+    """A sink that writes to a file shared by all drivers."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)

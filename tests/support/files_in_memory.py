@@ -1,4 +1,4 @@
-"""The operations on files behind a port for datanodes, of a coordinator that has none yet."""
+"""The datanodes' file operations of a coordinator, without datanodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peacefs.coordinator.operations.core_driver import DatanodeSender
 def context_in_memory(
     core: CoordinatorCore, links: DatanodeSender, clock: Callable[[], float]
 ) -> OperationContext:
-    """Over a namespace in memory."""
+    """Return operations on a namespace in memory."""
     metadata = store_in_memory()
     metadata.begin_epoch()
     return OperationContext(

@@ -36,7 +36,7 @@ _EVERYWHERE = (
     "peacefs.start",
     "peacefs.command",
     "encodings.idna",
-    # Modules that typer imports when the first option is read.
+    # Modules that typer imports lazily, with the first option.
     "pydantic.plugin._loader",
     "typer._adapters",
     "typer._click.decorators",
@@ -114,7 +114,7 @@ PREPARED["spark worker"] = (
 #: The programs that a fork may run besides `peacefs`, with their role: modules, and scripts by their name.
 MODULES = {"peacefs.dataflow.hosts.node_process": "node", "peacefs.dataflow.hosts.ring_node": "node"}
 SCRIPTS = {"guide.py": "tracer", "tracer.py": "tracer"}
-#: Programs of the tests that run nodes, which are forked from them (`prepared_starts.forks_of_this_process`).
+#: Test programs that run nodes, whose nodes are forked from them (`prepared_starts.forks_of_this_process`).
 OF_TESTS = ("support.log_dataflow", "support.resumed_query")
 MODULES |= dict.fromkeys(OF_TESTS, "node")
 REQUEST_BYTES_MAX = 1 << 17
@@ -134,27 +134,28 @@ class Program(NamedTuple):
 
     module: str | None
     arguments: list[str]
-    #: True with -P: neither the working directory nor the script's is imported from.
+    #: True with -P: neither the working directory nor the script's directory is on the import path.
     is_safe_path: bool
 
 
 class _Clone:
-    """Forks that have the caller's parent. Raises OSError where that is not to be had."""
+    """Clone a process that gets the caller's parent. Raises OSError if the system does not allow that."""
 
     def __init__(self) -> None:
-        # With the interpreter lock held throughout, as `os.fork` does it.
+        # Hold the interpreter lock throughout, as `os.fork` does.
         self._libc = ctypes.PyDLL(None, use_errno=True)
         if platform.machine() not in _CLONE_CALLS:
             raise OSError(f"the number of clone is not known on {platform.machine()}")
         self._call = _CLONE_CALLS[platform.machine()]
-        # glibc keeps a thread's id here, and lets the kernel write that of a child, as its own fork does.
+        # glibc keeps a thread's id here and lets the kernel write the child's, as its own fork does.
         self._thread_id = ctypes.c_void_p()
         if self._libc.prctl(_PR_GET_TID_ADDRESS, ctypes.byref(self._thread_id)):
             raise OSError(ctypes.get_errno(), "the kernel does not tell where glibc keeps a thread's id")
 
     def fork(self) -> int:
         flags = _CLONE_PARENT | _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID
-        # The child's id is the fourth word on x86-64 and the fifth on ARM; what keeps thread-local data is unused.
+        # The child's id is the fourth argument on x86-64 and the fifth on ARM; the argument for thread-local data
+        # is 0.
         words = [ctypes.c_void_p(each) for each in (flags, 0, 0, self._thread_id.value, self._thread_id.value)]
         python = ctypes.pythonapi
         python.PyOS_BeforeFork()
@@ -185,7 +186,7 @@ def import_all(names: tuple[str, ...]) -> None:
 
 
 def serve(asked: socket.socket, clone: _Clone) -> Program:
-    """Fork at each request. Return in each new process, with its program; exit when the socket ends."""
+    """Fork at each request. Return in each new process, with its program. Exit when the socket closes."""
     while True:
         data, descriptors, _flags, _address = socket.recv_fds(asked, REQUEST_BYTES_MAX, DESCRIPTORS_MAX)
         if not data:
@@ -205,7 +206,7 @@ def serve(asked: socket.socket, clone: _Clone) -> Program:
 
 
 def prepare_members(clone: _Clone) -> None:
-    """Have what this process is to start, as `peacefs up` does, forked from what it is before it has begun."""
+    """Make this process's children fork from its present state, as `peacefs up` does, before it has begun."""
     from support import prepared_starts
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -222,7 +223,7 @@ def prepare_members(clone: _Clone) -> None:
 
 
 def _become(request: dict[str, Any], descriptors: list[int]) -> Program:
-    """Be as a new process is when its interpreter has begun."""
+    """Restore the state of a newly started interpreter."""
     if request["is_session"]:
         os.setsid()
     elif request["process_group"] >= 0:
@@ -241,7 +242,7 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> Program:
 
 
 def _take_descriptors(numbers: list[int], received: list[int]) -> None:
-    """Give each received descriptor its number; close all others."""
+    """Give each received descriptor its number, and close all others."""
     above = max(*numbers, *received) + 1
     for taken in received:
         os.dup2(taken, above + taken)
@@ -253,11 +254,11 @@ def _take_descriptors(numbers: list[int], received: list[int]) -> None:
             try:
                 os.close(each)
             except OSError:
-                continue  # the one that the directory was read by
+                continue  # the descriptor of the directory listing itself
 
 
 def _open_standard_streams() -> None:
-    """As the interpreter does, whose own were opened before."""
+    """Open the standard streams again, as the interpreter does at its start."""
     sys.stdin = sys.__stdin__ = _stream(0, "r", sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, "w", sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2, "w", sys.stderr)  # type: ignore[misc]
@@ -282,7 +283,7 @@ def _stream(descriptor: int, mode: str, like: Any) -> io.TextIOWrapper:
 
 
 def run(program: Program) -> None:
-    """As the interpreter runs it."""
+    """Run the program as the interpreter would."""
     sys.argv = list(program.arguments)
     if program.module is not None:
         if not program.is_safe_path:
@@ -296,7 +297,7 @@ def run(program: Program) -> None:
 
 
 def run_to_its_end(program: Program) -> int:
-    """Return the status of a program that ends in good order; what else it raises the interpreter deals with."""
+    """Return the exit status of a program that ends normally. Other exceptions go to the interpreter."""
     try:
         run(program)
     except SystemExit as asked:
@@ -307,26 +308,26 @@ def run_to_its_end(program: Program) -> int:
 
 
 def end(status: int) -> None:
-    """End as the interpreter does, but do not take the memory apart first, object by object.
+    """End as the interpreter does, but without freeing objects one by one.
 
-    That would copy nearly all that the fork shares with others, which takes longer than most programs do.
+    Freeing would copy nearly all pages shared with other forks, which takes longer than most programs run.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    # An object in the middle of something that only refers to itself gets to tidy up.
+    # Let objects in reference cycles run their finalizers.
     gc.collect()
     try:
         for stream in (sys.stdout, sys.stderr):
             if not stream.closed:
                 stream.flush()
     except OSError:
-        # The interpreter says so, and has a status for it.
+        # The interpreter prints the error and exits with its status.
         sys.exit(status)
     os._exit(status & 0xFF)
 
 
 def fork_here(ours: socket.socket, theirs: socket.socket) -> int:
-    """Fork a server that has imported what this process has, and return its pid. Nothing else may run here yet."""
+    """Fork a server with this process's imports, and return its pid. No other thread may run yet."""
     clone = _Clone()
     pid = os.fork()
     if pid:
@@ -340,13 +341,13 @@ def fork_here(ours: socket.socket, theirs: socket.socket) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
-        # The process was forked in the middle of something that is none of its business.
+        # Exit here: the fork inherited the frames of its parent, which must not run on.
         os._exit(status)
 
 
 def main(role: str, descriptor: int) -> None:
-    """Prepare, serve, and run what a new process is to run."""
-    # Whoever presses Ctrl-C means those who are asked for, and who asks.
+    """Prepare and serve; in a new process, run its program."""
+    # Ctrl-C is meant for the requested processes and for the requester.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     asked = socket.socket(fileno=descriptor)
     try:

@@ -14,7 +14,7 @@ from peacefs.protocol.messages import Target
 
 
 class Writes:
-    """A transport that records each write of a link, instead of a socket."""
+    """A transport that records a link's writes, in place of a socket."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -37,7 +37,7 @@ class Writes:
 
 
 def greeted_link(links: ClientLinks) -> tuple[ClientLink, Writes]:
-    """Return a new link, and what it writes from now on. Call it on the event loop."""
+    """Return a new link, and the record of its writes from now on. Call it on the event loop."""
     writes, link = Writes(), links.link()
     link.connection_made(cast(asyncio.Transport, writes))
     target = Target("coordinator", "coordinator", "coordinator:1", "")

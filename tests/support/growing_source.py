@@ -1,4 +1,4 @@
-"""A directory of text files for a streaming query, one of them a batch."""
+"""A directory of text files for a streaming query, one file per batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ROWS = 100
 
 
 class GrowingSource:
-    """Files that come for as long as the query is to have something to do."""
+    """Adds files as long as the query needs input."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
@@ -22,5 +22,5 @@ class GrowingSource:
         self.files += 1
 
     def counts(self) -> dict[str, int]:
-        """Return how often each line came so far."""
+        """Return how often each line has been written."""
         return {str(value): self.files * len(range(value, _ROWS, 7)) for value in range(7)}

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class ImmediateGroup:
-    """The twin of `GroupCommit` that waits for nobody."""
+    """The twin of `GroupCommit` that commits each change at once."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -61,5 +61,5 @@ async def _settled_at_once(register: Callable[[Settled], None]) -> None:
 
 
 def durable_at_once(metadata: Metadata) -> DurableAnswers:
-    """Return the answers of a store to which every change is committed at once: they wait for nothing."""
+    """Return the answers of a store in which every change is durable at once."""
     return DurableAnswers(metadata.rows, CommitsAtOnce(metadata))

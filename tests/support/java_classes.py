@@ -35,7 +35,7 @@ def make_jar(path: Path) -> None:
 
 
 def _copy_signed(jar: zipfile.ZipFile, made: zipfile.ZipFile) -> None:
-    """Copy all but the signatures, if there are any."""
+    """Copy everything except signatures."""
     names = jar.namelist()
     if any(name.startswith("META-INF/") and name.endswith(".SF") for name in names):
         for name in names:

@@ -28,7 +28,7 @@ from peacefs.dataflow.query.query import Stream
 
 _ROWS = 28
 _BATCH_ROWS = 4
-# A replay begins with a batch, which is no multiple of the advance, so that windows begin elsewhere.
+# A replay begins at a batch. Its size is no multiple of the advance, so that replayed windows begin elsewhere.
 _COUNT_WINDOW, _COUNT_ADVANCE = 4, 3
 
 
@@ -43,7 +43,7 @@ class JudgedNetwork:
     achievable: Callable[[Sequence[Row], dict[str, list[int]]], bool] | None = None
 
     def input(self, seed: int) -> dict[str, list[pa.RecordBatch]]:
-        """Return the rows of each source; all of them together have values that differ."""
+        """Return the rows of each source. All values differ."""
         names = [source.name for source in self.network.sources]
         return {name: _input_rows(seed + at, at, len(names)) for at, name in enumerate(names)}
 
@@ -74,7 +74,7 @@ def repeatable() -> JudgedNetwork:
 
 
 def convergent() -> JudgedNetwork:
-    """Windows of time: the input says which there are, and which rows each has."""
+    """Cut windows of time: the input determines the windows and their rows."""
     windows = _begun(Query("judged"), "in").unit("second").key_by("key").window("4s", every="2s")
     return JudgedNetwork(
         _ended(windows.aggregate(F.count(), F.sum("value"))),
@@ -84,7 +84,7 @@ def convergent() -> JudgedNetwork:
 
 
 def deterministic() -> JudgedNetwork:
-    """Windows of rows: where they begin depends on where the count of rows began."""
+    """Cut windows of rows: their bounds depend on where counting began."""
     windows = _begun(Query("judged"), "in").unit("second").count_window(_COUNT_WINDOW, _COUNT_ADVANCE)
 
     def held_back(rows: Sequence[Row]) -> set[Hashable]:
@@ -124,7 +124,7 @@ JUDGED_NETWORKS: dict[OperatorClass, Callable[[], JudgedNetwork]] = {
 
 
 def digits(total: int) -> list[int]:
-    """Return the input rows of a sum of values. One that is in it twice is an effect of its own."""
+    """Return the input rows in a sum of values. A row that is in it twice gives an effect of its own."""
     found = []
     for digit in range(total.bit_length() // 2 + 1):
         times = total >> 2 * digit & 3
@@ -142,7 +142,7 @@ def _ended(stream: Stream) -> Network:
 
 
 def _input_rows(seed: int, at: int, sources: int) -> list[pa.RecordBatch]:
-    """Rows in the order of their times."""
+    """Return rows in the order of their times."""
     chance = random.Random(seed)
     time_us = 0
     batches = []
@@ -171,7 +171,7 @@ def _digest(before: str, value: int) -> str:
 
 
 def _is_one_interleaving(output: Sequence[Row], values: dict[str, list[int]]) -> bool:
-    """Return whether each source's rows are there in their order, and each row follows from the one before it."""
+    """Return whether each source's rows are complete and in order, and each row follows from the one before it."""
     digest = ""
     found = [row[2] for row in output]
     for name, _, value, *_ in output:

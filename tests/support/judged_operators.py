@@ -1,4 +1,4 @@
-"""Operators of dataflows beside the SQL that says what they are, for streams of `key`, `at` and `value`."""
+"""Operators of dataflows, each with the SQL that defines it, for streams of `key`, `at` and `value`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _PARTS: dict[str, Any] = {"parts": 3, "grain_rows": 7, "grain": "3s"}
 class Judged:
     write: Callable[..., Stream]
     sql: Callable[..., str]
-    #: Its output depends on the order of rows with one key and one time.
+    #: True if the output depends on the order of rows with the same key and time.
     orders_rows: bool = False
-    #: It may give several rows of one key and time, in an order that SQL does not say.
+    #: True if it may give several rows of one key and time, in an order that SQL does not define.
     ties: bool = False
-    #: It splits streams by key, which floating-point numbers cannot be.
+    #: True if it splits streams by key, which may not be a floating-point number.
     parts: bool = False
 
 
 def plain(stream: Stream, value: str) -> Stream:
-    """Give a stream the columns `key`, `at` and `value` again."""
+    """Reduce a stream to the columns `key`, `at` and `value`."""
     time = stream.type.time
     schema = pa.schema([stream.type.schema.field("key"), ("at", pa.timestamp("us")), ("value", pa.int64())])
 
@@ -60,9 +60,9 @@ def _windows(stream: Stream, size: str, every: str) -> Stream:
 
 
 def _in_parts(write: Callable[..., Stream], *, sorts: bool = True) -> Callable[..., Stream]:
-    """Write operators between a partition and a merge.
+    """Put operators between a partition and a merge.
 
-    What does not treat rows one by one comes out of the order of times, part by part, and is sorted.
+    Operators that do not handle rows one by one give them out of order, part by part, so the result is sorted.
     """
 
     def written(*streams: Stream) -> Stream:
@@ -97,7 +97,7 @@ UNARY: dict[str, Judged] = {
         orders_rows=True,
     ),
     "sort": Judged(lambda s: s.sort("0s"), sql.same),
-    # Rows of a key are shown when its next row comes, so that they are put into the order of times again.
+    # A row appears when the next row of its key arrives, so the result is sorted by time again.
     "resample": Judged(
         lambda s: s.key_by("key").resample("value", every="2s").sort("10 minutes"),
         sql.resampled(2 * _SECOND),

@@ -8,7 +8,7 @@ import subprocess
 
 
 class KillableProcess:
-    """`_process` is set by what starts it; it may have ended by itself."""
+    """A process that can be killed and restarted. Its starter sets `_process`, which may also end by itself."""
 
     _process: subprocess.Popen[bytes] | None = None
 
@@ -18,7 +18,7 @@ class KillableProcess:
         return self._process.pid
 
     def kill(self) -> None:
-        """End it by SIGKILL, if it was started; it can be started again."""
+        """Kill the process with SIGKILL, if it runs. It can be started again."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

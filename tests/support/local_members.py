@@ -1,4 +1,4 @@
-"""Members of a local cluster, as tests wait for them."""
+"""Wait for the members of a local cluster."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from .log_plan import LogPlan
 from .long_runs import often
 
 _BATCHES, _ROWS = often(30, 60), 20
-#: So slow that commits have some of the rows each.
+#: Slow enough that each commit contains some of the rows.
 _PACE_S = 0.02
 
 

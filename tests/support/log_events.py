@@ -21,9 +21,9 @@ from pathlib import Path
 from peacefs.spark_connector.demo.input import REAL_LOG
 from peacefs.spark_connector.demo.log_generator import generate_log
 
-#: Names another directory with loghub's logs than the one beside the checkout.
+#: The environment variable that names another directory with loghub's logs.
 LOGS_VARIABLE = "PEACEFS_LOGS"
-#: From the last event to the first sentinel (s): more than any window, gap, timer and delay of the queries.
+#: Seconds from the last event to the first sentinel: more than any window, gap, timer and delay of the queries.
 SENTINEL_AFTER_S = 7200
 _BETWEEN_SENTINELS_S = 60
 _GENERATED_LINES = 2000
@@ -42,7 +42,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LogForm:
-    """The way to read one log: the place and form of its stamp, and the groups for key and word."""
+    """How to parse one log: the place and format of its time stamp, and the groups for key and word."""
 
     file: str
     pattern: str
@@ -77,7 +77,7 @@ def read_events(form: LogForm) -> list[Event]:
             try:
                 at = int(datetime.strptime(text, style).replace(tzinfo=UTC).timestamp())
             except ValueError:
-                # A made-up log has a few impossible stamps; nothing happened then.
+                # A made-up log has a few impossible time stamps, which are dropped.
                 continue
             events.append(Event(number, at, found["key"], found["word"], line))
     assert len(events) > 100, f"{form.file} is not what it was"
@@ -85,7 +85,7 @@ def read_events(form: LogForm) -> list[Event]:
 
 
 def disorder_s(events: Iterable[Event]) -> int:
-    """By how much an event lies behind the latest before it, at most."""
+    """Return the longest time by which an event lies behind the latest event before it."""
     latest, most = 0, 0
     for event in events:
         latest = max(latest, event.at)
@@ -94,7 +94,7 @@ def disorder_s(events: Iterable[Event]) -> int:
 
 
 def stage(events: Sequence[Event], parts: int) -> dict[str, bytes]:
-    """Return the parts by name, and the sentinels' at the end."""
+    """Write the events' parts by name, then the sentinels."""
     staged = {}
     for part in range(parts):
         first, after = (len(events) * edge // parts for edge in (part, part + 1))
@@ -119,6 +119,6 @@ def _lines(form: LogForm) -> list[str]:
 
 
 def available() -> list[LogForm]:
-    """Return the logs that are there; the first one always, made up if need be."""
+    """Return the logs that exist. The first is always present, made up if necessary."""
     directory = Path(os.environ.get(LOGS_VARIABLE) or REAL_LOG.parent)
     return [FORMS[0], *(form for form in FORMS[1:] if (directory / form.file).is_file())]

@@ -6,7 +6,7 @@ import msgspec
 
 
 class LogPlan(msgspec.Struct, frozen=True):
-    """Addresses of logs; `directory` is for what the program keeps here."""
+    """Addresses of logs, and a `directory` for the program's own files."""
 
     coordinator: str
     user: str
@@ -14,5 +14,5 @@ class LogPlan(msgspec.Struct, frozen=True):
     source: str
     target: str
     checkpoint: str
-    #: A dataflow whose source stops in the middle, until it is killed.
+    #: A dataflow whose source pauses in the middle until the dataflow is killed.
     holds: bool = False

@@ -29,9 +29,9 @@ def run(plan: LogPlan) -> None:
     )
     register(spark)
     options = {"coordinator": plan.coordinator, "user": plan.user}
-    # Spark starts Python processes for each batch: some batches, not many.
+    # Spark starts Python processes for each batch, so there are few batches.
     rows = spark.readStream.format(FORMAT).options(**options, maxRowsPerBatch="200").load(plan.source)
-    # Two tasks, between which rows are dealt out: a batch that is repeated has them in another order.
+    # Two tasks that share the rows, so that a repeated batch has them in another order.
     written = rows.withColumn("value", S.col("value") + 1).repartition(2).writeStream.format(FORMAT)
     query = written.options(**options, checkpointLocation=plan.checkpoint).start(plan.target)
     query.awaitTermination()

@@ -1,4 +1,4 @@
-"""Choose how much a test does of the same: a little by default, and as much as it can with PEACEFS_LONG=1."""
+"""Choose how much a test repeats: a little by default, much more with PEACEFS_LONG=1."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def often(short: int, long: int) -> int:
-    """Return how many rounds, rows, kills or seeds are wanted."""
+    """Return the number of rounds, rows, kills or seeds."""
     return long if os.environ.get("PEACEFS_LONG") == "1" else short

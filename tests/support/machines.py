@@ -23,7 +23,7 @@ from support.waiting import wait_until
 _START = Path(__file__).with_name("machine_start.sh")
 _TOOLS = ("ip", "nsenter", "unshare", "setpriv")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: Where packages of this interpreter, and the interpreter, are mounted in each machine.
+#: Where this interpreter and its packages are mounted in each machine.
 PACKAGES, PYTHON = "/srv/packages", "/srv/python"
 _SSH = """#!/bin/bash
 # Run words on a machine as ssh does: they are joined, and a shell of root reads them.
@@ -46,7 +46,7 @@ exec cp "${{options[@]}}" "${{@:1:$#-1}}" "/proc/$pid/root$path"
 
 
 def require_machines() -> None:
-    """Skip the test where no machines can be made."""
+    """Skip the test if machines cannot be made here."""
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if os.geteuid() != 0 or missing or not Path("/lib/systemd/systemd").exists():
         pytest.skip(
@@ -88,7 +88,7 @@ class Machines:
         self._close()
 
     def run(self, text: str, timeout_s: float = 240.0, check: bool = True, path: Sequence[str] = ()) -> str:
-        """Have a shell of the desk run lines, and stop at the first that fails. Return what it says."""
+        """Run shell lines on the desk, and stop at the first that fails. Return the output."""
         hosts = self.directory / "hosts"
         enter = f"mount --bind {hosts} /etc/hosts && exec bash -euo pipefail"
         inside = [*_inside(self._desk_namespace), "unshare", "--mount", "sh", "-c", enter]
@@ -113,7 +113,7 @@ class Machines:
         return done.stdout
 
     def on(self, name: str, text: str, check: bool = True, timeout_s: float = 240.0) -> str:
-        """Run lines on one machine as root; return what they say."""
+        """Run lines on one machine as root; return the output."""
         return self.run(f"ssh root@{name} bash -es <<'PEACEFS_LINES'\n{text}\nPEACEFS_LINES\n", timeout_s, check)
 
     def stop(self, name: str) -> None:
@@ -124,7 +124,7 @@ class Machines:
         (self.directory / f"{name}.pid").unlink()
 
     def said(self) -> str:
-        """Return the ends of the journals of all machines, for who looks at a failure."""
+        """Return the ends of all machines' journals, for the diagnosis of a failure."""
         told = []
         for name in self.addresses:
             if (self.directory / f"{name}.pid").exists():
@@ -138,7 +138,7 @@ class Machines:
         return "".join(told)
 
     def add_program(self, name: str, text: str) -> None:
-        """Put a program before all others of that name, on the desk and on each machine."""
+        """Install a program that takes precedence over others of that name, on the desk and on each machine."""
         (self._shims / name).write_text(text)
         (self._shims / name).chmod(0o755)
         for host in self.addresses:
@@ -231,7 +231,7 @@ class Machines:
 
     def _close(self) -> None:
         for each in self._running:
-            # With it goes the first process of the machine, and with that all others.
+            # This kills the machine's init process, and with it all others.
             each.kill()
             each.wait()
         for name in self.addresses:

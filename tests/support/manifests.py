@@ -1,4 +1,4 @@
-"""The manifests of `deploy/kubernetes` as data, and their containers' commands as processes of this machine."""
+"""The manifests of `deploy/kubernetes` as data, with their containers' commands as processes of this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def container(stateful_set: dict[str, Any]) -> dict[str, Any]:
 
 
 class OneMachine:
-    """This machine in the place of all nodes: a directory for each Pod's `/data`, a port for each of its own."""
+    """This machine in place of all nodes: a directory for each Pod's `/data`, a local port for each Pod's port."""
 
     def __init__(self, directory: Path, secrets: Path) -> None:
         """`secrets` holds the files of both Secrets."""
@@ -49,7 +49,7 @@ class OneMachine:
         return self._directory / pod
 
     def here(self, pod: str, text: str) -> str:
-        """Return an argument, or the value of a variable, as it is on this machine."""
+        """Translate an argument, or the value of a variable, for this machine."""
 
         def named(match: re.Match[str]) -> str:
             return f"{HOST}:{self.port(match[1], match[2])}" if match[2] else HOST
@@ -68,7 +68,7 @@ class OneMachine:
         return {each["name"]: self.here(pod, each["value"]) for each in container["env"] if "value" in each}
 
     def probe(self, pod: str, container: dict[str, Any], kind: str) -> str:
-        """Return the URL that a probe asks, or the address that it connects to."""
+        """Return the URL that a probe requests, or the address to which it connects."""
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
         probe = container[kind]
         if "tcpSocket" in probe:

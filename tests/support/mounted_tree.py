@@ -1,4 +1,4 @@
-"""`peacefs mount` as a process, on a directory of a test. Tests are skipped, with a word, where it cannot run."""
+"""`peacefs mount` as a process, on a test's directory. Tests that cannot mount are skipped with a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def require_fuse() -> None:
 
 
 class MountProcess:
-    """A mount in a process of its own. `kill` is what a crash does to it."""
+    """A mount in a process of its own. `kill` simulates a crash."""
 
     def __init__(self, address: str, directory: Path, *options: str, user: str = "alice") -> None:
         directory.mkdir(exist_ok=True)
@@ -47,7 +47,7 @@ class MountProcess:
         self.process.wait(30)
 
     def close(self) -> None:
-        # Lazily: a test that failed may have left files open.
+        # Unmount lazily, because a failed test may have left files open.
         subprocess.run(
             ["fusermount3", "-u", "-z", str(self.directory)], capture_output=True, timeout=60, check=False
         )

@@ -1,4 +1,4 @@
-"""File systems of their own for tests, of a size that can be filled. To mount takes root."""
+"""Small file systems that tests can fill. Mounting needs root."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mounted(directory: Path, size: int) -> Iterator[Path]:
 
 
 def fill(directory: Path) -> Path:
-    """Somebody else's file, which takes all the room that is left. Its path."""
+    """Fill the file system with another user's file; return its path."""
     taken = directory / "somebody's"
     with taken.open("ab") as filler:
         while free := (found := os.statvfs(directory)).f_bavail * found.f_frsize:

@@ -11,5 +11,5 @@ from peacefs.protocol.ids import Numbering
 
 
 def new_core(now_s: float = 0.0, *, numbering: Numbering | None = None, **options: Any) -> CoordinatorCore:
-    """In its first epoch, unless `numbering` is in another; `options` are those of the core."""
+    """Make a core in its first epoch, unless `numbering` has another. `options` are the core's."""
     return CoordinatorCore(now_s, Epochs(numbering or Numbering(1), now_s), Random(1), **options)

@@ -9,10 +9,10 @@ from peacefs.protocol.messages import Failure, Message
 
 
 class NoLinks:
-    """Messages are lost, and questions answered with a failure."""
+    """Links that lose every message and answer questions with a failure."""
 
     def send(self, node: NodeId, message: Message) -> None:
-        """Lose it."""
+        """Lose the message."""
 
     def ask(self, node: NodeId, message: Message, answered: Callable[[Message], None]) -> None:
         answered(Failure("PeerUnreachable", f"{node} is not connected"))

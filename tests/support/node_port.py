@@ -1,4 +1,4 @@
-"""The coordinator's port for datanodes, with all that it needs behind it and nothing beside it."""
+"""The coordinator's port for datanodes, with everything it needs and nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from peacefs.protocol.messages import Trust
 
 
 class _FirstEpoch:
-    """A coordinator's first, of which datanodes have seen nothing."""
+    """The first epoch of a coordinator, of which datanodes have seen nothing."""
 
     def epoch(self) -> int:
         return 1
@@ -40,7 +40,7 @@ class _FirstEpoch:
 
 
 class NodePort:
-    """Use as an async context manager: however the test ends, the port and all connections to it are closed."""
+    """Use as an async context manager. At the end, the port and all its connections are closed."""
 
     def __init__(self, core: CoordinatorCore, clock: Callable[[], float]) -> None:
         self._links, calls = DatanodeLinks(), RunningCalls()
@@ -70,11 +70,11 @@ class NodePort:
 
     @property
     def waiting(self) -> int:
-        """Return how many links have datanodes that wait to be registered."""
+        """Return the number of links whose datanodes wait to be registered."""
         return self._datanodes.waiting
 
     def trust(self, trust: Trust) -> None:
-        """Have callers verified with other keys."""
+        """Verify callers with other keys."""
         self._trust = trust
         self._datanodes.tell_trust()
 
@@ -85,7 +85,7 @@ class NodePort:
         self._datanodes.chunks_loaded()
 
     async def datanode(self, name: str = "dn-1", credential: Credential | None = None) -> Datanode:
-        """One that has connected and said nothing yet; of each name all have one credential, or this one."""
+        """Connect a datanode that has said nothing yet. Datanodes of one name share a credential by default."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers.append(writer)
         kept = self._credentials.setdefault(name, Credential.make())

@@ -1,4 +1,4 @@
-"""A relay before a TCP server that can be silent in one direction, as a network that loses packets one way."""
+"""A relay before a TCP server that can block one direction, like a network that loses packets one way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TICK_S = 0.05
 
 
 class OneWayRelay:
-    """Passes connections on. While `drops` has "to" or "from", bytes in that direction wait."""
+    """Passes bytes between connections. While `drops` contains "to" or "from", bytes in that direction wait."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")

@@ -52,7 +52,7 @@ def _begin_open(cluster: LocalCluster) -> None:
 
 @contextmanager
 def root_as_made() -> Iterator[None]:
-    """Start local clusters with the root that a new cluster has."""
+    """Start local clusters with the root of a new cluster."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalCluster, "begin", _begin)
         yield

@@ -1,4 +1,4 @@
-"""One operator, given rows in batches of any size; between them its state may be stored and loaded."""
+"""Run one operator on rows in batches of any size, and store and load its state between batches if wanted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 
 def operator_of(written: Written, *schemas: pa.Schema) -> OperatorNode:
-    """Return the last operator of what is written of a stream for each schema, whose times are in column `at`."""
+    """Return the last operator of a stream made for each schema, with times in the column `at`."""
     query = Query("q")
     streams = [query.source(f"in-{number}", schema, time="at") for number, schema in enumerate(schemas)]
     for number, stream in enumerate(streams):
@@ -32,7 +32,7 @@ def operator_of(written: Written, *schemas: pa.Schema) -> OperatorNode:
 
 
 def run_operator(node: OperatorNode, *inputs: pa.RecordBatch, chance: random.Random | None = None) -> pa.Table:
-    """Return what an operator makes of rows; with `chance` in pieces, the inputs in any order."""
+    """Return an operator's output. With `chance`, cut the inputs into random pieces in random order."""
     states = States()
     state = states.begin()
     operator = _start(node, state)

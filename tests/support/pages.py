@@ -1,4 +1,4 @@
-"""The pages that a user reads, and what stands in them: links, headings, command lines, Python."""
+"""The pages that a user reads, and their links, headings, command lines and Python code."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-#: The address of the cluster in the guides.
+#: The cluster's address in the guides.
 GUIDE_ADDRESS = "127.0.0.1:9870"
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-#: The tokens that end one simple command in a line of a shell.
+#: Shell tokens that end one simple command.
 _SEPARATORS = {"|", "||", "&&", ";", ">", ">>", "<"}
 
 
@@ -35,7 +35,7 @@ class Page:
 
     @property
     def prose(self) -> str:
-        """The page without its fenced blocks."""
+        """The page without fenced blocks."""
         return _FENCE.sub("", self.text)
 
     def blocks(self, language: str) -> list[str]:
@@ -51,21 +51,21 @@ class Page:
         }
 
     def command_lines(self, program: str) -> Iterator[list[str]]:
-        """Every use of `program`, in blocks and between backquotes: its words after the program's name."""
+        """Return each use of `program`, in code blocks and in backquotes: the words after the program's name."""
         shell = "\n".join(self.blocks("")).replace("\\\n", " ")
         for line in (*shell.splitlines(), *re.findall(r"`([^`]+)`", self.prose)):
             yield from _uses(" ".join(line.split()), program)
 
 
 def _uses(line: str, program: str) -> Iterator[list[str]]:
-    # `$(peacefs ...)` is a line of its own.
+    # `$(peacefs ...)` is a command of its own.
     for inner in re.findall(r"\$\(([^)]*)\)", line):
         yield from _uses(inner, program)
     lexer = shlex.shlex(re.sub(r"\$\([^)]*\)", "WORD", line), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
         words = list(lexer)
-    except ValueError:  # an apostrophe: prose, no command
+    except ValueError:  # an apostrophe: prose, not a command
         return
     command = list[str]()
     for word in [*words, ";"]:
@@ -79,7 +79,7 @@ def _uses(line: str, program: str) -> Iterator[list[str]]:
 
 
 def guides() -> list[Page]:
-    """README.md and all of docs but the decisions, which have tracers of their own."""
+    """Return README.md and the pages of docs, except the decisions, which have their own tracers."""
     return [Page(path) for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
 
 

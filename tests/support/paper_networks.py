@@ -1,4 +1,4 @@
-"""Networks of the papers, as files describe them."""
+"""Networks of the papers, as network description files."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 SESSION = "the Spark session"
-#: One worker runs all of these, so that Spark starts once for them.
+#: One worker runs all of these, so that Spark starts only once.
 SESSION_FILES = (
     "tests/spark/checkpoints/",
     "tests/spark/test_auth_log_columns.py",
@@ -36,12 +36,12 @@ SESSION_FILES = (
 )
 #: These share a JVM with Hadoop's own client.
 HADOOP_FILES = "tests/webhdfs/test_stock_hadoop"
-#: A test among those of the session that has drivers of its own, and takes long.
+#: A slow test in that group, which starts its own drivers.
 _APART = "tests/spark/test_stream_logs.py::test_stream_rows_are_there_once_when_dataflow_and_spark_are_killed"
 _EXECUTORS = "tests/spark/test_dataflow_on_executors.py"
-#: A test of another file that shares their Spark, and stops it.
+#: A test of another file that shares that Spark and stops it.
 _ON_EXECUTORS = "tests/test_decisions.py::test_the_tracer_of_a_decision_runs[0036-nodes-on-spark]"
-#: Tests that start Java, the longest first.
+#: Tests that start Java, the slowest first.
 JVM = (
     "tests/spark/test_stream_logs.py",
     SESSION,
@@ -53,8 +53,8 @@ JVM = (
     "tests/spark/",
     HADOOP_FILES,
 )
-#: The other workers begin with these, so that no long file is left for the end. First comes what waits for
-#: processes, last what computes all the time.
+#: The other workers begin with these, so that no long file is left for the end. Files that wait for processes come
+#: first, files that compute all the time come last.
 LONG = (
     "tests/services/test_failover.py",
     "tests/services/",
@@ -75,7 +75,7 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
 
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
         super().__init__(config, log)
-        # Not by their number of tests: a file of one test may take the longest.
+        # Do not sort by number of tests: a file with one test may be the slowest.
         config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
@@ -100,7 +100,7 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def _rank(unit: str, own: tuple[str, ...], others: tuple[str, ...]) -> int:
-    """Return the place of a unit in the line of a worker: its own kind, the other kind from its end, the rest."""
+    """Return a file's place in a worker's queue: its own kind, then the other kind from its end, then the rest."""
     for place, beginning in enumerate(own):
         if unit.startswith(beginning):
             return place

@@ -1,4 +1,4 @@
-"""A coordinator's soft state with datanodes that exist only as words."""
+"""A coordinator's soft state, with simulated datanodes."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def record(chunk: int, replication: int = 3, hint: tuple[str, ...] = (), version
 
 
 def proof(challenge: ReplicaChallenge, content: str = "the content") -> ReplicaProof:
-    """Return the proof of a datanode that holds `content`; "" stands for one whose replica fails its checksum."""
+    """Return the proof of a datanode that holds `content`; "" means a replica that fails its checksum."""
     digests = [hashlib.sha256(challenge.nonce + text.encode()).digest() for text in (content, "its checksums")]
     return ReplicaProof(challenge.chunk, challenge.version, digests[0] if content else b"", digests[1])
 
 
 class Play:
-    """A cluster and a clock that the test moves; nodes named in `beating` send heartbeats meanwhile.
+    """A cluster and a clock that the test moves. Datanodes in `beating` send heartbeats meanwhile.
 
-    What they say that they hold they do hold, but for those in `contents`: by datanode, what it holds in place of
-    it, with None for nothing that it could answer with.
+    Datanodes hold what they report, except in `contents`: by datanode, the content held instead, or None for
+    nothing.
     """
 
     contents: Mapping[str, str | None] = MappingProxyType({})
@@ -71,7 +71,7 @@ class Play:
         self.floor = 0
 
     def begin_epoch(self, metadata: Metadata) -> Numbering:
-        """Have the core draw its numbers in another epoch of `metadata`."""
+        """Make the core use another epoch of `metadata`."""
         self.core.numbering.epoch, self.core.numbering.drawn = metadata.begin_epoch(), 0
         return self.core.numbering
 
@@ -86,14 +86,14 @@ class Play:
         assert self.cluster.ready(self.now_s)
 
     def publish(self, records: Sequence[ChunkRecord]) -> None:
-        """A file is completed; the datanodes that gave receipts say with their next heartbeat what they have."""
+        """Complete a file. The datanodes with receipts report the chunk in their next heartbeat."""
         self.cluster.published(records)
         for node in sorted({node for known in records for node in known.hint} & self.beating):
             added = [Replica(each.chunk, each.version, each.length) for each in records if node in each.hint]
             self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE, added=added))
 
     def copied(self, copy: ReplicaCopy) -> None:
-        """The source says that a copy is done, and its target that it holds it."""
+        """Report a finished copy, by its source and its target."""
         self.cluster.copy_finished(copy.chunk, copied=True)
         state = self.cluster.chunks.get(copy.chunk)
         if state is not None and copy.target in self.beating:
@@ -111,12 +111,12 @@ class Play:
             yield ticked
 
     def beat(self) -> None:
-        """All that are beating say that they live."""
+        """Send a heartbeat from each datanode in `beating`."""
         for node in self.beating:
             self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
 
     def prove(self, ticked: Ticked) -> None:
-        """Every datanode that is asked answers."""
+        """Answer for every datanode that is asked for a proof."""
         for question in ticked.questions:
             proofs = [self._proof(question.node, challenge) for challenge in question.message.challenges]
             self.cluster.proven(question, ReplicasProven([proof for proof in proofs if proof is not None]))

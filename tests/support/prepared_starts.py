@@ -26,15 +26,15 @@ from support import fork_server
 
 _SERVER = Path(fork_server.__file__)
 _INSTALLED = f"{sysconfig.get_path('scripts')}/peacefs"
-#: Variables that nothing reads before the program begins; others change the interpreter, or what it has imported.
+#: Variables that nothing reads before the program begins. Others affect the interpreter or imported modules.
 _READ_LATE = (
     *("PEACEFS_", "PYTEST_", "SPARK_", "PYSPARK_", "HADOOP_", "JAVA_", "XDG_"),
     *("HOME", "PATH", "PWD", "TMPDIR", "http_proxy"),
-    # Polars sets it, for itself, where a test imports it as a judge.
+    # Polars sets this variable when a test imports it as a judge.
     "_RJEM_MALLOC_CONF",
 )
 _FILE_NAMES = (str, os.PathLike)
-#: Threads that NumPy and Arrow begin when they are imported would be missing in what is forked.
+#: A fork lacks the threads that NumPy and Arrow start at import.
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 _Popen = subprocess.Popen
@@ -63,7 +63,7 @@ def _script_of(words: Sequence[str]) -> str:
 
 
 def role_of(program: fork_server.Program) -> str:
-    """Return which fork server has imported what a program will."""
+    """Return the role of the fork server that has imported a program's modules."""
     if program.module in fork_server.MODULES:
         return fork_server.MODULES[program.module]
     if program.module is None and (script := _script_of(program.arguments)) in fork_server.SCRIPTS:
@@ -73,14 +73,14 @@ def role_of(program: fork_server.Program) -> str:
 
 
 class Surroundings(NamedTuple):
-    """The variables and the directory of this process before any test has changed them for a while."""
+    """The environment and working directory of this process before tests changed them."""
 
     environment: dict[str, str]
     directory: Path
 
 
 class Forks:
-    """Processes that are forked by who is at the other end of a socket, as children of this one."""
+    """Starts processes through a fork server at the other end of a socket, as children of this process."""
 
     is_of_use = True
 
@@ -90,11 +90,11 @@ class Forks:
         self._socket = asked
 
     def can_have(self, environment: dict[str, str], module: str | None) -> bool:
-        """Return whether a program would read these variables as in a new process."""
+        """Return whether a fork with these variables behaves like a new process."""
         here = self._environment
         different = {name for name in here.keys() | environment.keys() if here.get(name) != environment.get(name)}
         if module in fork_server.OF_TESTS:
-            different.discard("PYTHONPATH")  # it has their own directory besides
+            different.discard("PYTHONPATH")  # besides, the fork has its own working directory
         return all(name.startswith(_READ_LATE) for name in different)
 
     def start(self, request: dict[str, Any], descriptors: Sequence[int]) -> int:
@@ -125,7 +125,7 @@ class ForkServer(Forks):
             )
         told = self._socket.recv(4096)
         assert told, "the fork server did not begin; its error is above"
-        #: True where a fork can have another's parent.
+        #: True if the system lets a fork have another parent.
         self.is_of_use = told == fork_server.READY
         if not self.is_of_use:
             print(f"every process of the tests begins anew, which takes longer: {told.decode()}", file=sys.stderr)
@@ -136,7 +136,7 @@ class ForkServer(Forks):
 
 
 class OwnForks(Forks):
-    """Forks of this process as it is now, before it has begun a thread."""
+    """Forks of this process in its present state, before it starts a thread."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -151,12 +151,12 @@ class OwnForks(Forks):
 
 _servers: dict[str, Forks] = {}
 _surroundings: Surroundings | None = None
-#: How many `started_anew` are under way.
+#: Number of active `started_anew` blocks.
 _off_count = 0
 
 
 class PreparedPopen(_Popen):  # type: ignore[type-arg]
-    """A process, by a fork where that is as good."""
+    """A process, started by a fork if that makes no difference."""
 
     def _execute_child(self, *given: Any) -> None:
         asked = inspect.signature(_Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
@@ -164,7 +164,7 @@ class PreparedPopen(_Popen):  # type: ignore[type-arg]
             super()._execute_child(*given)  # type: ignore[misc]
 
     def _is_forked(self, asked: dict[str, Any]) -> bool:
-        """Start it if a fork can be it; return whether that was done."""
+        """Start the process by a fork if possible. Return whether it was started."""
         program = program_of(asked["args"])
         server = None if program is None or _off_count else _server(role_of(program))
         environment = dict(os.environ if asked["env"] is None else asked["env"])
@@ -209,32 +209,32 @@ def _standard(asked: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def _umask() -> int:
-    """Return what this process takes away from the modes of new files, without changing it for a moment."""
+    """Return this process's umask, without changing it even briefly."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask:")]
     return int(line.split()[1], 8)
 
 
 def _server(role: str) -> Forks | None:
-    # A process that dies with its parent dies with the thread that has started it.
+    # A process that dies with its parent dies when the thread that started it ends.
     if role not in _servers and _surroundings and threading.current_thread() is threading.main_thread():
         _servers[role] = ForkServer(role, _surroundings)
     return _servers.get(role)
 
 
 def fork_by(asked: socket.socket, roles: Sequence[str]) -> None:
-    """Have processes of these roles forked by who is at the other end; for a process that was forked itself."""
+    """Start these roles through the server at the other end of a socket. For a process that is a fork itself."""
     _servers.update(dict.fromkeys(roles, Forks(asked, dict(os.environ))))
     subprocess.Popen = PreparedPopen  # type: ignore[misc]
 
 
 def begin(role: str) -> None:
-    """Have a fork server ready for starts by other threads, which cannot begin it. For the main thread."""
+    """Start a fork server for later use by other threads, which cannot start it. Call from the main thread."""
     _server(role)
 
 
 @contextlib.contextmanager
 def prepare() -> Iterator[None]:
-    """From here on; a fork server begins with the first start that wants it."""
+    """Use fork servers from now on. A server starts when it is first needed."""
     global _surroundings
     _surroundings = Surroundings(dict(os.environ), Path.cwd())
     subprocess.Popen = PreparedPopen  # type: ignore[misc]
@@ -248,7 +248,7 @@ def prepare() -> Iterator[None]:
 
 @contextlib.contextmanager
 def forks_of_this_process() -> Iterator[None]:
-    """From here on, nodes; for programs that tests start, which have imported what nodes do."""
+    """Fork nodes from this process from now on. For test programs that have imported what nodes import."""
     _servers["node"] = OwnForks()
     with prepare():
         yield
@@ -256,7 +256,7 @@ def forks_of_this_process() -> Iterator[None]:
 
 @contextlib.contextmanager
 def started_anew() -> Iterator[None]:
-    """Start every process anew meanwhile, as a user's starts. Such times may overlap in any way."""
+    """Start every process without a fork within the block, as a user does. Blocks may overlap in any way."""
     global _off_count
     _off_count += 1
     try:

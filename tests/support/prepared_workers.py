@@ -32,14 +32,14 @@ _TESTS = Path(__file__).parent.parent
 
 
 class PreparedPython:
-    """Serves the programs that stand for Python, each by a fork. To be made by the main thread."""
+    """Serves programs that stand for Python, each by a fork. Create it on the main thread."""
 
     def __init__(self, directory: Path) -> None:
-        # Spark gives all of its workers this seed, so that they agree on the hashes of texts.
+        # Spark gives all workers this seed, so that they agree on hashes of strings.
         environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(_TESTS)}
         self._server = ForkServer(_ROLE, Surroundings(dict(environment), Path.cwd()))
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        #: The process that stands for each that was forked.
+        #: The stub process of each fork.
         self.stubs: dict[int, int] = {}
         self._connections: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
@@ -66,7 +66,7 @@ class PreparedPython:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                return  # it was shut down
+                return  # this object was shut down
             self._begin(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
@@ -80,7 +80,7 @@ class PreparedPython:
                 )[0]
                 pid = self._fork(json.loads(data), str(Path(f"/proc/{stub}/cwd").readlink()), descriptors)
             except FileNotFoundError:
-                return  # it was killed before anything was forked for it
+                return  # the stub was killed before its fork started
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
@@ -110,7 +110,7 @@ class PreparedPython:
         )
 
     def close(self) -> None:
-        """End all that has not ended with its JVM."""
+        """End all processes that have not ended with their JVM."""
         for each in (self._socket, *self._connections):
             _shut_down(each)
         for thread in self._threads:
@@ -120,13 +120,13 @@ class PreparedPython:
 
 
 def _shut_down(connection: socket.socket) -> None:
-    """Wake those who wait for it."""
+    """Wake all waiting threads."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
 def _end_with(connection: socket.socket, pid: int) -> None:
-    """End a process with the one that stands for it; its pid stays its own until this returns."""
+    """End a process together with its stub. Its pid is not reused before this returns."""
     with suppress(OSError):
         connection.recv(1)
     os.kill(pid, signal.SIGTERM)
@@ -134,7 +134,7 @@ def _end_with(connection: socket.socket, pid: int) -> None:
 
 @contextmanager
 def prepared_python(directory: Path) -> Iterator[PreparedPython]:
-    """Serve workers of the JVMs that begin and end in the block."""
+    """Serve workers of the JVMs that start and end within the block."""
     prepared = PreparedPython(directory)
     try:
         yield prepared

@@ -1,4 +1,4 @@
-"""Read the metrics as Prometheus would."""
+"""Read metrics as Prometheus does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def scraped(address: str) -> dict[tuple[str, str], float]:
-    """Values by name and by the first label, summed over the others."""
+    """Return values by name and first label, summed over the other labels."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=180) as answer:
         text = answer.read().decode()
     found: dict[tuple[str, str], float] = {}

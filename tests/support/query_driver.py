@@ -33,7 +33,7 @@ Rows = list[list[Any]]
 
 
 class DriverPlan(msgspec.Struct, frozen=True):
-    """The plan of a driver: its places, as URIs of Spark's but for `result`, the file that is made in the end."""
+    """The paths of a driver, as Spark URIs, except for `result`, the local file that it writes last."""
 
     coordinator: str
     queries: list[str]
@@ -46,7 +46,7 @@ class DriverPlan(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The rows of one query, sorted: what the stream put out, and what the batch gave."""
+    """The sorted rows of one query: the stream's output, and the batch's result."""
 
     streamed: Rows
     batch: Rows
@@ -67,7 +67,7 @@ class Driver:
         self._session.sparkContext.setLogLevel("WARN")
 
     def run(self) -> None:
-        """Raise what stopped a query."""
+        """Run all queries to the end of their input. Raise the error that stopped a query."""
         for stage in (False, True):
             names = [name for name in self._plan.queries if (QUERIES[name].after is not None) is stage]
             for started in [self._start(name, QUERIES[name]) for name in names]:
@@ -111,7 +111,7 @@ class Driver:
         return _timed(lines.json(self._plan.input_uri)).withWatermark("at", f"{self._plan.delay_s} seconds")
 
     def _stream_of(self, name: str) -> DataFrame:
-        """Stream the output of another query, a few files a batch."""
+        """Stream the output of another query, a few files per batch."""
         schema = self._session.read.parquet(self._output(name)).schema
         files = self._session.readStream.schema(schema).option("maxFilesPerTrigger", _FILES_A_BATCH)
         return files.parquet(self._output(name))

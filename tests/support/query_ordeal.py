@@ -30,11 +30,11 @@ from .query_driver import DriverPlan, Outcome
 
 _TESTS = Path(__file__).parents[1]
 _POLL_S = 0.2
-#: On a busy machine a driver takes more than a minute to start, and is killed several times.
+#: On a busy machine a driver needs over a minute to start, and it is killed several times.
 _SILENCE_S = 300.0
 _STOPS_MAX = 3
 _LINES_SHOWN = 30
-#: The JVM may go on to complain after the driver has said why it stopped.
+#: The JVM may log further errors after the driver has reported why it stopped.
 _LINES_SEARCHED = 1000
 _HORIZON_AFTER_S = 3600
 _INPUT = "/input"
@@ -43,7 +43,7 @@ CHECKPOINTS = "/checkpoints"
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """`at` is a share of all batches, 0 to 1; what is done lasts `for_s`, but a driver's end comes that late."""
+    """A failure to cause. `at` is the share of batches done, 0 to 1. It lasts, or delays a restart by, `for_s`."""
 
     at: float
     what: str
@@ -83,14 +83,14 @@ class Ordeal:
         self._undo: tuple[float, Callable[[], None]] | None = None
         self._driver: QueryProcess | None = None
         self.told: list[str] = []
-        #: Why Spark stopped a query, which nobody had asked for.
+        #: Unplanned reasons for which Spark stopped a query.
         self.stops: list[str] = []
         self.drivers_killed = 0
 
     def run(
         self, events: list[Event], parts: int, queries: list[str], planned: list[Strike]
     ) -> dict[str, Outcome]:
-        """Return the queries' outcomes. AssertionError, with what was told, when they come to no end."""
+        """Return the queries' outcomes. Raise AssertionError with the event log if they do not finish."""
         plan = self._prepare(events, parts, queries)
         path = self._directory / "plan.json"
         path.write_bytes(msgspec.json.encode(plan))
@@ -148,7 +148,7 @@ class Ordeal:
         return QueryProcess("support.query_driver", plan, self._directory / "driver.log", variables)
 
     def _progress(self, parts: int, queries: list[str]) -> float:
-        """Return the share of all batches that are begun, about."""
+        """Return about which share of all batches has begun."""
         begun = 0.0
         for query in queries:
             batch = Checkpoint(self._files, f"{CHECKPOINTS}/{query}").begun()

@@ -1,4 +1,4 @@
-"""peacefs in two releases: this tree's, and the one before it, of which a wheel is built from its commit."""
+"""peacefs in two releases: this tree's, and the previous one, built as a wheel from its commit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from peacefs.client.local_cluster.member_process import PEACEFS
 from release.changelog import ReleaseFault
 from release.packages import build_previous, previous_of
 
-#: The command of this tree's peacefs.
+#: The command that runs this tree's peacefs.
 NEW = tuple(PEACEFS)
 
 
 def previous_release(cache: Path) -> tuple[str, ...]:
-    """Return the command of the release before, built once into `cache`; skip the test without its commit."""
+    """Return the command of the previous release, built once into `cache`. Skip the test without its commit."""
     previous = previous_of(ROOT)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -35,17 +35,17 @@ def previous_release(cache: Path) -> tuple[str, ...]:
             with zipfile.ZipFile(wheel) as packed:
                 packed.extractall(cache / "unfinished")
             (cache / "unfinished").rename(unpacked)
-    # Before the site-packages of this Python, where its dependencies are, and maybe this tree.
+    # Put the release before this Python's site-packages, which have its dependencies and perhaps this tree.
     return "env", f"PYTHONPATH={unpacked}", sys.executable, "-P", "-m", "peacefs"
 
 
 def python_of(program: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the Python that imports the peacefs of a command."""
+    """Return a Python that imports the peacefs of a command."""
     return program[: program.index("-m")]
 
 
 class Service(KillableProcess):
-    """A service that is started again with another release, on the same directory and ports."""
+    """A service that can restart in another release, with the same directory and ports."""
 
     def __init__(self, log: Path, *arguments: str) -> None:
         self._log = log
@@ -56,7 +56,7 @@ class Service(KillableProcess):
             self._process = subprocess.Popen([*program, *self._arguments], cwd=ROOT, stdout=log, stderr=log)
 
     def stop(self) -> int:
-        """Ask it to stop; return its exit status."""
+        """Ask the process to stop; return its exit status."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(PATIENCE_S)

@@ -15,7 +15,7 @@ from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportCh
 
 
 class ReplicaScenes:
-    """A cluster, its clock, and what happened in the command that runs."""
+    """A cluster, its clock, and the events of the current command."""
 
     def __init__(self) -> None:
         self._play = Play()
@@ -51,15 +51,15 @@ class ReplicaScenes:
         self._play.open_for_business()
 
     def _load(self, command: Command) -> None:
-        """The coordinator knew the chunk when it started."""
+        """Load a chunk that the coordinator knew at its start."""
         self._play.cluster.load([_record(command)])
 
     def _publish(self, command: Command) -> None:
-        """A file with the chunk is completed; `on` gave receipts."""
+        """Complete a file with the chunk; `on` gave receipts."""
         self._play.cluster.published([_record(command)])
 
     def _free(self, command: Command) -> None:
-        """The file is deleted."""
+        """Delete the file."""
         chunk = int(command.arguments[0])
         known = self._play.cluster.chunks.get(chunk)
         assert known is not None
@@ -67,14 +67,14 @@ class ReplicaScenes:
         self._orders(self._play.cluster.freed(self._play.now_s, [freed]))
 
     def _says(self, command: Command) -> None:
-        """A datanode's heartbeat."""
+        """Handle a datanode's heartbeat."""
         added, removed, corrupt = (list(_replicas(command, name)) for name in ("added", "removed", "corrupt"))
         beat = Heartbeat(USAGE, added=added, removed=removed, corrupt=corrupt)
         (node,) = command.arguments
         self._orders(self._play.cluster.heartbeat(self._play.now_s, node, beat))
 
     def _reports(self, command: Command) -> None:
-        """A datanode's full report, as after a start."""
+        """Handle a datanode's full report, as after a start."""
         (node,) = command.arguments
         whole = ReportChunks(list(_replicas(command, "holding")), last=True)
         self._orders(self._play.cluster.report(self._play.now_s, node, whole))
@@ -90,16 +90,16 @@ class ReplicaScenes:
             self._play.cluster.set_mode(node, Mode.MAINTENANCE)
 
     def _pass(self, command: Command) -> None:
-        """Time passes; print what the core orders meanwhile."""
+        """Let time pass; print the core's orders."""
         for ticked in self._play.ticks(float(command.arguments[0].removesuffix("s"))):
             self._ticked(ticked)
 
     def _copied(self, command: Command) -> None:
-        """The copy to a datanode that was ordered is done."""
+        """Report that the ordered copy to a datanode is done."""
         self._play.copied(self._taken(command))
 
     def _failed(self, command: Command) -> None:
-        """The copy to a datanode that was ordered failed."""
+        """Report that the ordered copy to a datanode failed."""
         self._play.cluster.copy_finished(self._taken(command).chunk, copied=False)
 
     # -- what is printed ---------------------------------------------------------------------------

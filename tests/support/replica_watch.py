@@ -1,4 +1,4 @@
-"""Holds every event of a replica against the table, and where the lists have it against what the table says."""
+"""Checks every event of a replica, and the lists that contain it, against the table of transitions."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from peacefs.coordinator.cluster.replica_history import ReplicaHistory
 from peacefs.coordinator.cluster.replica_states import TRANSITIONS, ReplicaEvent, ReplicaState, follow
 from peacefs.protocol.ids import ChunkId, NodeId
 
-#: The events of a replica that only time brings: no message names the replica.
+#: Events of a replica caused by time. No message names the replica.
 _SILENT = {ReplicaState.LOST: ReplicaEvent.SWEPT, ReplicaState.DELETING: ReplicaEvent.LAPSED}
 _COMPARED_MAX = 2_000
 
 
 class ReplicaWatch(ReplicaHistory):
-    """The history of a cluster, which also keeps the state of each replica, by the table alone."""
+    """Records a cluster's history, and tracks the state of each replica by the table alone."""
 
     def __init__(self, cluster: Callable[[], Cluster]) -> None:
         super().__init__()
         self._cluster = cluster
         self._states: dict[tuple[ChunkId, NodeId], ReplicaState] = {}
-        #: The transitions that have happened.
+        #: Transitions that have occurred.
         self.seen: set[tuple[ReplicaState, ReplicaEvent]] = set()
-        #: Hears each transition: chunk, datanode, state before, event, state after.
+        #: Called for each transition: chunk, datanode, state before, event, state after.
         self.tell: Callable[[ChunkId, NodeId, ReplicaState, ReplicaEvent, ReplicaState], None] | None = None
 
     def note(self, now_s: float, event: ReplicaEvent, chunk: ChunkId, node: NodeId) -> None:
@@ -42,7 +42,7 @@ class ReplicaWatch(ReplicaHistory):
                 self._follow(event, chunk, node)
 
     def compare(self) -> None:
-        """Nothing has changed of which no event was told, but for what time does. Not with very many replicas."""
+        """Check that nothing changed without an event, except by time. Too slow for very many replicas."""
         cluster = self._cluster()
         if len(self._states) > _COMPARED_MAX:
             return
@@ -61,7 +61,7 @@ class ReplicaWatch(ReplicaHistory):
             assert self._states[replica.chunk, node] is ReplicaState.UNREFERENCED
 
     def _has_gone_silently(self, chunk: ChunkId, node: NodeId) -> bool:
-        """Return whether time alone has taken a replica off the lists since they were compared last."""
+        """Return whether time alone has removed a replica from the lists since the last comparison."""
         return (
             self._states[chunk, node] in _SILENT
             and self._cluster().replicas.state(chunk, node) is ReplicaState.ABSENT

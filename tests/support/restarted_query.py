@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _STREAMING = "spark.sql.streaming."
 _STATE_STORE = _STREAMING + "stateStore."
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state."
-#: Sources' logs are compacted and snapshots of state made every third batch, these as soon as they may be.
+#: Compact sources' logs and write snapshots of state every third batch, snapshots as early as allowed.
 _ALWAYS = {
     _STREAMING + "fileSource.log.compactInterval": "3",
     _STREAMING + "noDataMicroBatches.enabled": "false",
@@ -30,9 +30,9 @@ _ALWAYS = {
     _STATE_STORE + "maintenanceInterval": "100ms",
     "spark.sql.shuffle.partitions": "2",
 }
-#: Spark 3.5.0 fails to maintain a store that has no directory yet, and then waits a minute for each in use.
+#: Spark 3.5.0 cannot maintain a store without a directory, and then waits a minute for each store in use.
 _OF_3_5 = {_STATE_STORE + "maintenanceInterval": "3s"}
-#: The ways in which Spark keeps state; 3.5 knows no format 2.
+#: State store layouts. Spark 3.5 does not have format 2.
 LAYOUTS: dict[str, dict[str, str]] = {
     "rocksdb": {"providerClass": _PROVIDER + "RocksDBStateStoreProvider", "checkpointFormatVersion": "1"},
     "rocksdb format 2": {"providerClass": _PROVIDER + "RocksDBStateStoreProvider", "checkpointFormatVersion": "2"},
@@ -54,7 +54,7 @@ class Outcome:
 
 
 class QueryRunner:
-    """Starts a query, in a session that it is given, until the end of its input."""
+    """Starts a query in a given session, and runs it to the end of its input."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -107,7 +107,7 @@ class QueryRunner:
 
 
 def serve() -> None:
-    """Answer each line of the standard input with one of the standard output."""
+    """Answer each line of standard input with one line on standard output."""
     from pyspark.sql import SparkSession
 
     answers = os.fdopen(os.dup(1), "w", buffering=1)

@@ -30,7 +30,7 @@ _PATIENT_S = 100.0
 
 
 class Lines:
-    """A sink that is a file. A line that was cut short is written again."""
+    """A sink that writes a file. A line that was cut off is written again."""
 
     def __init__(self, path: Path) -> None:
         whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""

@@ -1,4 +1,4 @@
-"""Runs of peer rings under a seed: words are counted, and every word has to count once."""
+"""Seeded runs of peer rings: they count words, and every word must count exactly once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
 
 WORDS = 48
-#: A ring that balances within seconds, by small queues.
+#: A ring with small queues, so that it rebalances within seconds.
 BALANCES = RingSettings(
     r=1,
     checkpoint_s=0.2,
@@ -45,7 +45,7 @@ def hashed(words: list[int]) -> HashedRows:
 
 
 def count(mapper: str, table: KeyedTable, rows: HashedRows) -> Iterable[pa.RecordBatch]:
-    """Count words in the state, and put out by how much each count has risen."""
+    """Count words in the state, and output the increase of each count."""
     assert isinstance(table, DictTable)
     words = rows.rows.column("word").to_pylist()
     for word in words:
@@ -60,7 +60,7 @@ def expected(batches: dict[str, list[HashedRows]]) -> Counter[int]:
 
 
 def counted(ring: SeededRing) -> Counter[int]:
-    """Return the counts in the states of the intervals' owners. No key is in two."""
+    """Return the counts in the states of the intervals' owners. Check that each key is in one state."""
     found: Counter[int] = Counter()
     for tables in ring.owners().values():
         for table in tables:

@@ -1,4 +1,4 @@
-"""Every service of a cluster with a standby, and an agent, replaced by the next release, one after the other."""
+"""Replace every service of a cluster with a standby and an agent by the next release, one after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from peacefs.protocol.values.supervised_queries import QueryPhase
 from peacefs.spark_connector.supervision.registration import supervise
 
 _QUERY = "driver"
-#: A round of the client is dozens of requests, and each step of an upgrade takes several rounds.
+#: A client's round is dozens of requests, and each step of an upgrade takes several rounds.
 _PAUSE_S = often(1, 0) / 10
 _COMMAND = f"""
     [commands.{_QUERY}]
@@ -36,7 +36,7 @@ _COMMAND = f"""
 
 
 def upgrade_everything(cluster: FailoverCluster, runner: Service, user: Client, check: Callable[[], None]) -> None:
-    """Replace coordinators, datanodes and the agent `runner` by the guide, with `check` after each."""
+    """Upgrade coordinators, datanodes and the agent `runner` as the guide says, with `check` after each step."""
     with SupervisedQueries("http://" + ",".join(cluster.http)) as queries:
 
         def runs_after(restarts: int) -> bool:
@@ -48,7 +48,7 @@ def upgrade_everything(cluster: FailoverCluster, runner: Service, user: Client, 
         check()
         upgrade_coordinators(cluster, check)
         for service in cluster.datanodes:
-            # Writers leave it out from now on, and those under way end.
+            # New writers avoid the datanode from now on; active writes finish.
             decide(cluster, service, "maintenance", hours="1")
             user.wait_for(2)
             wanted = registrations(service) + len(cluster.coordinators)
@@ -63,7 +63,7 @@ def upgrade_everything(cluster: FailoverCluster, runner: Service, user: Client, 
 
 
 def decide(cluster: FailoverCluster, datanode: Service, decision: str, **asked: str) -> None:
-    """Ask the leader, which is the second one by now, as `peacefs datanodes` does."""
+    """Ask the leader, which is now the second coordinator, as `peacefs datanodes` does."""
     found = re.search(r"datanode (dn-\w+) of cluster", datanode.log())
     assert found is not None
     url = f"http://{cluster.http[1]}/v1/datanodes/{found[1]}/{decision}"
@@ -74,7 +74,7 @@ def decide(cluster: FailoverCluster, datanode: Service, decision: str, **asked: 
 
 
 def is_replicated(cluster: FailoverCluster) -> bool:
-    """Return whether the leader, which is the second one by now, knows of no chunk that lacks replicas."""
+    """Return whether the leader, now the second coordinator, knows no under-replicated chunk."""
     chunks = cluster.status(1)["chunks"]
     assert isinstance(chunks, dict)
     return not chunks["under_replicated"]
@@ -85,7 +85,7 @@ def has_registered(service: Service, times: int) -> bool:
 
 
 class Client:
-    """A program that changes, writes and reads, round after round; any request that fails ends it."""
+    """A program that changes, writes and reads in rounds. Any failed request ends it."""
 
     def __init__(self, cluster: FailoverCluster) -> None:
         urls = "http://" + ",".join(cluster.http)
@@ -110,7 +110,7 @@ class Client:
         assert self.process.poll() is None, "a request of the client has failed"
 
     def end(self) -> int:
-        """Have it end after its round; return its exit status."""
+        """Let the program end after its round; return its exit status."""
         assert self.process.stdin is not None
         self.process.stdin.write("that is all\n")
         self.process.stdin.close()
@@ -127,7 +127,7 @@ class Client:
 
 @contextmanager
 def client(cluster: FailoverCluster) -> Iterator[Client]:
-    """Yield a client for as long as this lasts, none of whose requests may fail."""
+    """Yield a client within the block. None of its requests may fail."""
     own = Client(cluster)
     try:
         yield own
@@ -137,7 +137,7 @@ def client(cluster: FailoverCluster) -> Iterator[Client]:
 
 
 def upgrade(service: Service) -> None:
-    """Stop it in good order, if it has not ended by itself, and start it as the next release."""
+    """Stop a service, unless it has ended by itself, and start it as the next release."""
     if service.exit_status() is None:
         assert service.stop() == 0, service.log()
     service.program = NEW
@@ -145,12 +145,12 @@ def upgrade(service: Service) -> None:
 
 
 def registrations(service: Service) -> int:
-    """Count how often coordinators have registered a datanode, by its log."""
+    """Count in a coordinator's log how often a datanode was registered."""
     return service.log().count("registered with the coordinator")
 
 
 def upgrade_coordinators(cluster: FailoverCluster, batches_go_on: Callable[[], None]) -> None:
-    """The standby, a hand-over, and the one that led."""
+    """Upgrade the standby, hand over, and upgrade the earlier leader."""
     upgrade(cluster.coordinators[1])
     wait_until(lambda: stands_by(cluster, 1, leader=0), "the new standby is warm")
     batches_go_on()
@@ -171,7 +171,7 @@ def upgrade_coordinators(cluster: FailoverCluster, batches_go_on: Callable[[], N
 
 
 def stands_by(cluster: FailoverCluster, at: int, leader: int) -> bool:
-    """Return whether a coordinator could lead: it is warm, and all datanodes have come to it."""
+    """Return whether a coordinator is ready to lead: it is warm, and all datanodes are connected."""
     if not cluster.stands_by(at) or cluster.datanodes_at(at) < len(cluster.datanodes):
         return False
     failover = cluster.status(leader)["failover"]

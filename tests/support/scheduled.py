@@ -1,4 +1,4 @@
-"""A scheduling service driven by hand: writers that state, heads that report, and the grants that come of it."""
+"""A scheduling service driven by hand: statements of writers, reports of heads, and the resulting grants."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Scheduled:
         abandoned: Sequence[int] = (),
         to_come_bytes: int = 0,
     ) -> list[InFlight]:
-        """Return the grants that the set has now."""
+        """Return the write set's current grants."""
         request = WriteSetRequest(
             f"http {name}",
             None,
@@ -57,7 +57,7 @@ class Scheduled:
         return [grant for grant in self.scheduling.grants if grant.write_set == f"http {name}"]
 
     def ends(self, grant: InFlight, *, node: str | None = None, completed: bool = True) -> None:
-        """The head, or another, says that a stream has ended."""
+        """Report the end of a stream, by the head or another datanode."""
         node = node or grant.nodes[0]
         if completed and node == grant.nodes[0]:
             self.written.add((grant.write_set.removeprefix("http "), grant.index))
@@ -69,18 +69,18 @@ class Scheduled:
         self.carry_out(self.scheduling.answered(self.now_s, node, [grant.chunk], {}))
 
     def has(self, node: str, grant: InFlight, *, received: int = 0, waited_s: float = 0.0) -> None:
-        """A datanode receives it; since the grant so much has come and the writer was waited for so long."""
+        """Report that a datanode receives a chunk, with the bytes since the grant and the wait for the writer."""
         seen = StreamProgress(grant.chunk, received, waited_s, grant.granted_s, self.now_s)
         self.carry_out(self.scheduling.answered(self.now_s, node, [grant.chunk], {grant.chunk: seen}))
 
     def dies(self, node: str) -> None:
-        """A datanode is dead: it gets nothing any more."""
+        """Declare a datanode dead. It gets no further grants."""
         self.scheduling.died(node)
         del self._racks[node]
         self.carry_out(self.scheduling.use(self.now_s, self.scheduling.undescribed.of(self._racks)))
 
     def tick(self) -> list[str]:
-        """Return the nodes that are asked about their streams."""
+        """Advance the clock; return the datanodes that are asked about their streams."""
         return self.carry_out(self.scheduling.tick(self.now_s))
 
     def change_policy(self, name: str) -> None:
@@ -96,7 +96,7 @@ class Scheduled:
         return asked
 
     def finish_all(self) -> None:
-        """Writers carry on until nothing is left: lost grants lapse, the rest is written."""
+        """Continue until every writer is done: lost grants lapse, and the rest is written."""
         for _ in range(1000):
             while self.scheduling.has_more:
                 self.tick()
@@ -112,7 +112,7 @@ class Scheduled:
     # -- whatever may happen -----------------------------------------------------------------------
 
     def happens(self, event: str, which: int, number: int) -> None:
-        """`which` chooses a writer or a grant."""
+        """Perform a random event. `which` chooses a writer or a grant."""
         grants = list(self.scheduling.grants)
         grant = grants[which % len(grants)] if grants else None
         match event:
@@ -142,7 +142,7 @@ class Scheduled:
             assert not self.scheduling.grants
 
     def busiest(self) -> int:
-        """Return the most chunks that any node receives."""
+        """Return the largest number of chunks that one datanode receives."""
         through: dict[str, int] = {}
         for grant in self.scheduling.grants:
             for node in grant.nodes:
@@ -150,7 +150,7 @@ class Scheduled:
         return max(through.values(), default=0)
 
     def loads(self) -> list[tuple[int, int]]:
-        """Slots and streams of the policy, as (taken, of how many)."""
+        """Return used and total slots and streams of the policy."""
         policy = self.scheduling._policy
         assert isinstance(policy, ExpressPolicy)
         loads = policy.loads()

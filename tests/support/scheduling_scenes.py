@@ -1,4 +1,4 @@
-"""Play scenarios of write sets on the scheduler, and print grants, refusals, questions and who waits."""
+"""Play scenarios of write sets on the scheduler, and print grants, refusals, questions and waiting writers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peacefs.protocol.limits import MIB
 
 
 class SchedulingScenes:
-    """A scheduler, its clock, and what came of the command that runs."""
+    """A scheduler, its clock, and the results of the current command."""
 
     def __init__(self) -> None:
         self._scheduled: _ToldScheduled
@@ -38,7 +38,7 @@ class SchedulingScenes:
     # -- commands ----------------------------------------------------------------------------------
 
     def _state(self, command: Command) -> None:
-        """A writer states how many chunks it has to write."""
+        """State how many chunks a writer has to write."""
         (name,) = command.arguments
         self._scheduled.state(
             name,
@@ -53,17 +53,17 @@ class SchedulingScenes:
         self._scheduled.ends(self._grant(command.arguments[0]))
 
     def _breaks(self, command: Command) -> None:
-        """The head says that the stream ended before the chunk was whole."""
+        """Report that the stream ended before the chunk was complete."""
         self._scheduled.ends(self._grant(command.arguments[0]), completed=False)
 
     def _denies(self, command: Command) -> None:
-        """Datanodes say that they receive no such chunk."""
+        """Report that datanodes do not receive this chunk."""
         grant = self._grant(command.arguments[0])
         for node in command.arguments[1:]:
             self._scheduled.denies(node, grant)
 
     def _has(self, command: Command) -> None:
-        """A datanode says that it receives the chunk."""
+        """Report that a datanode receives the chunk."""
         grant = self._grant(command.arguments[0])
         for node in command.arguments[1:]:
             self._scheduled.has(node, grant, received=command.number("mib") * MIB)
@@ -80,7 +80,7 @@ class SchedulingScenes:
         self._scheduled.tick()
 
     def _waiting(self, command: Command) -> None:
-        """Print the queue, in its order."""
+        """Print the queue in order."""
         for queued in self._scheduled.scheduling.queue:
             name = queued.request.name.removeprefix("http ")
             self._scheduled.told.append(f"{name} waits for {len(queued.waiting)}")

@@ -1,4 +1,4 @@
-"""Make the pictures of `docs/web-page.md`, in Chromium, of a cluster that is busy: `make screenshots`."""
+"""Make the pictures of `docs/web-page.md` in Chromium, from a busy cluster: `make screenshots`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHECKPOINT = "/checkpoints/orders"
 
 
 def main() -> None:
-    """Fail where a picture is too large for a page."""
+    """Make all pictures. Fail if one is too large for a page."""
     with (
         tempfile.TemporaryDirectory() as directory,
         LocalCluster(
@@ -48,7 +48,7 @@ def main() -> None:
         with chrome.page(url, viewport=_TALL) as page, _writers(cluster):
             _visit(page, "peace", "#peace td")
             wait_until(lambda: page.page.locator("[aria-label='What waits, and why'] td").count(), "a set waits")
-            # So that there is something on the time line.
+            # Create events for the time line.
             page.page.wait_for_timeout(6000)
             _picture(page, "web-page-peace")
             page.page.locator("[data-key=line]").screenshot(path=_PICTURES / "web-page-line.png")
@@ -93,13 +93,13 @@ def _fill(cluster: LocalCluster) -> None:
         files.write("/tables/large", os.urandom(40 * MIB), block_bytes=8 * MIB)
         for name, data in made.checkpoint(root=_CHECKPOINT, batches=40).files.items():
             files.write(name, data)
-        # As if a batch had been done every five seconds.
+        # Make it look as if a batch was done every five seconds.
         for batch in range(40):
             planned_ms = now_ms - (40 - batch) * 5000
             files.set_times(f"{_CHECKPOINT}/offsets/{batch}", modified_ms=planned_ms)
             done_ms = planned_ms + random.randrange(250, 420) + (900 if batch % 11 == 7 else 0)
             files.set_times(f"{_CHECKPOINT}/commits/{batch}", modified_ms=done_ms)
-        # A family comes about so: a trial, a fork of that, and then the query itself is rolled back.
+        # A family of runs: a trial run, its fork, and a rollback of the query.
         tree = PeaceTree(files)
         fork(tree, _CHECKPOINT, "/checkpoints/trial")
         fork(tree, "/checkpoints/trial", "/checkpoints/trial-eu")
@@ -108,7 +108,7 @@ def _fill(cluster: LocalCluster) -> None:
 
 
 def _write_until(cluster: LocalCluster, seen: Callable[[], bool]) -> None:
-    """Write files of a MiB, for as long as it takes."""
+    """Write files of 1 MiB until the time is over."""
     number = 0
     with PeaceFileSystem(cluster.http_address) as files:
         while not seen():
@@ -118,7 +118,7 @@ def _write_until(cluster: LocalCluster, seen: Callable[[], bool]) -> None:
 
 @contextmanager
 def _writers(cluster: LocalCluster) -> Iterator[None]:
-    """Clients that write slowly, more at once than there is room for."""
+    """Run more slow clients than there are slots."""
     stop = threading.Event()
 
     def body(pieces: int) -> Iterator[bytes]:

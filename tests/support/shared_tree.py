@@ -1,4 +1,4 @@
-"""A tree of two users, and what somebody does in it between the look at who may remove what and the commit."""
+"""A tree of two users, changed between the check of permissions and the commit of a removal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from peacefs.protocol.tokens import Signer
 
 
 class SharedTree:
-    """Ann's /a/d, and what somebody does in it after it was looked at and before it is deleted."""
+    """Ann's /a/d, with changes between the check of permissions and the deletion."""
 
     def __init__(self, play: Play) -> None:
         self.metadata = store_in_memory()
@@ -64,7 +64,7 @@ class SharedTree:
         self.change(lambda tx: namespace.mkdirs(tx, parse_path(path), user, mode, 1))
 
     def once(self, *changes: Callable[[], object]) -> None:
-        """They happen before the next commit, and no more after that."""
+        """Make these changes once, before the next commit."""
 
         def happen() -> None:
             self.meanwhile = lambda: None
@@ -74,7 +74,7 @@ class SharedTree:
         self.meanwhile = happen
 
     def never_be_still(self, place: str) -> None:
-        """Somebody moves a directory of his to `place` before each commit."""
+        """Move another user's directory to `place` before each commit."""
         own = "/mine"
         self.mkdirs(f"{own}/x")
 

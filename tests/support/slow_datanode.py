@@ -1,4 +1,4 @@
-"""A datanode of a local cluster whose disk takes 2 MB in a second, by the emulation of the benchmarks."""
+"""A datanode of a local cluster whose disk writes 2 MB/s, emulated as in the benchmarks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 
 @contextmanager
 def datanode_with_a_slow_disk(cluster: LocalCluster, directory: Path, *options: str) -> Iterator[str]:
-    """Give its id, once it has registered."""
+    """Start the datanode; return its id after its registration."""
     coordinator = cluster.coordinator.readiness
     process, announced = start_service(
         "--disk=1=2e6",

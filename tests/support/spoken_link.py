@@ -19,7 +19,7 @@ SIGNER = Signer(b"the secret of the test")
 
 
 def told_by(talk: Generator[Message, Message, Peer], answer: Message) -> Peer:
-    """Return what one side of a handshake makes of the other's answer."""
+    """Return what one side of a handshake derives from the other's answer."""
     try:
         talk.send(answer)
     except StopIteration as end:
@@ -29,7 +29,7 @@ def told_by(talk: Generator[Message, Message, Peer], answer: Message) -> Peer:
 
 
 class Datanode:
-    """A connection that says what a datanode says."""
+    """A connection that behaves as a datanode."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Datanode:
         self.writer.write(self.sealed(message, tag))
 
     def sealed(self, message: Message, tag: int = 0) -> bytes:
-        """Return the next bytes to send, as the handshake agreed."""
+        """Return the next bytes to send, encrypted as agreed in the handshake."""
         frame = encode(message, tag=tag)
         return frame if self._sealer is None else b"".join(self._sealer.seal(frame))
 
@@ -73,7 +73,7 @@ class Datanode:
         assert isinstance((await self.receive()).message, Welcome)
 
     async def register(self, process: str = "") -> Message:
-        """Says hello and registers; gives the answer to that."""
+        """Say hello and register; return the answer."""
         await self.shake_hands()
         proof = self.credential.sign_registration(self._name, self._transcript)
         known = {"process": process, "public_key": self.credential.public_key, "proof": proof}
@@ -81,7 +81,7 @@ class Datanode:
         return (await self.receive()).message
 
     async def has_ended(self) -> bool:
-        """Return whether the coordinator hangs up."""
+        """Return whether the coordinator closes the connection."""
         try:
             return await asyncio.wait_for(self._reader.read(65536), 10) == b""
         except ConnectionError:

@@ -1,4 +1,4 @@
-"""Spark's maintenance of state: a JVM settles how often it comes with the first query that keeps some."""
+"""Reset Spark's interval of state maintenance, which a JVM fixes with the first stateful query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def maintenance_settled_anew(spark: SparkSession) -> Iterator[None]:
-    """Have the next query settle it, and the next one after the block again. No query may run at either end."""
+    """Let the next query set the interval, and again after the block. No query may run at either end."""
     assert spark.sparkContext._jvm is not None
     stores = spark.sparkContext._jvm.org.apache.spark.sql.execution.streaming.state.StateStore
     stores.stop()

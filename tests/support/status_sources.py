@@ -1,4 +1,4 @@
-"""What the status of a coordinator is made of, for tests of REST without a service."""
+"""The data behind a coordinator's status, for tests of REST without a service."""
 
 from __future__ import annotations
 

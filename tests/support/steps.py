@@ -13,7 +13,7 @@ from support.long_runs import often
 
 
 def steps(count: int, *, every: int, begin: int = 0, offset: int = 0) -> range:
-    """Return one step of every so many from `begin` up to `count`; the environment may say another number."""
+    """Return every nth step from `begin` up to `count`. The environment may set n."""
     if os.environ.get("PEACEFS_STEPS") == "all":
         return range(begin, count)
     wanted = stride(every)
@@ -21,6 +21,6 @@ def steps(count: int, *, every: int, begin: int = 0, offset: int = 0) -> range:
 
 
 def stride(every: int) -> int:
-    """Return how far apart failures are, `every` so many steps in a long run; the environment may say how many."""
+    """Return the distance between failures: `every` steps in a long run. The environment may set it."""
     wanted = os.environ.get("PEACEFS_STEPS", str(often(every * 3, every)))
     return 1 if wanted == "all" else int(wanted)

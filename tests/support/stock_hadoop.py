@@ -40,7 +40,7 @@ class Hadoop:
         stream.close()
 
     def write_from(self, name: str, source: Path) -> None:
-        """Write what a file of this machine has, which goes through no pipe to Java first."""
+        """Write a local file to the cluster. Java reads the file itself."""
         local = self.jvm.java.io.FileInputStream(str(source))
         stream = self.fs.create(self.path(name), True)
         self.jvm.org.apache.hadoop.io.IOUtils.copyBytes(local, stream, self.conf, True)
@@ -73,7 +73,7 @@ class Hadoop:
 
 @contextmanager
 def running_gateway(java_directory: Path) -> Iterator[Any]:
-    """Run a JVM with Hadoop's classes until the block is left."""
+    """Run a JVM with Hadoop's classes within the block."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in java_environment(find_java(), java_directory).items():
             patch.setenv(name, value)
@@ -88,7 +88,7 @@ def running_gateway(java_directory: Path) -> Iterator[Any]:
 
 @contextmanager
 def exceptions_of_hadoop() -> Iterator[None]:
-    """Have py4j raise what our JVM says: a Spark session of an earlier test has it ask that session's JVM."""
+    """Make py4j report our JVM's exceptions. After a Spark session, it asks that session's JVM."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(java_gateway, "get_return_value", py4j_protocol.get_return_value)
         yield
@@ -96,7 +96,7 @@ def exceptions_of_hadoop() -> Iterator[None]:
 
 @contextmanager
 def running_hadoop(gateway: Any, uri: str, settings: Mapping[str, str] | None = None) -> Iterator[Hadoop]:
-    """Until the block is left. `settings` are Hadoop's, without the prefix that Spark wants before them."""
+    """Run Hadoop's client within the block. `settings` are Hadoop's, without Spark's prefix."""
     with exceptions_of_hadoop():
         hadoop = Hadoop(gateway, uri, settings or {})
         yield hadoop

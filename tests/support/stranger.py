@@ -1,4 +1,4 @@
-"""Somebody who listens and belongs to no cluster; tests want to know whether anything has connected."""
+"""A listener outside the cluster, which shows tests whether anything connected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peacefs.protocol.messages import Hop
 
 
 class Stranger:
-    """Takes connections and says nothing on them."""
+    """Accepts connections and sends nothing."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -21,7 +21,7 @@ class Stranger:
         self._thread.start()
 
     def hop(self, node: str) -> Hop:
-        """It, as what a pipeline or a layout names."""
+        """Return the listener's address, as pipelines and layouts name it."""
         host, port = self._listener.getsockname()[:2]
         return Hop(node, host, port)
 
@@ -35,7 +35,7 @@ class Stranger:
 
     @property
     def connections(self) -> int:
-        """Return how many connections have come so far. One that was refused by it has been taken before."""
+        """Return how many connections have arrived. A connection that the client saw refused counts, too."""
         with self._lock:
             return len(self._taken)
 

@@ -22,7 +22,7 @@ _WINDOW = "10 minutes"
 _WITHIN_S = 5
 _WITHIN_LINES = 5
 
-#: Gives the events anew, as a table with the columns of `log_events.Event`, for streams with a watermark on `at`.
+#: Reads the events again, with the columns of `log_events.Event`, and a watermark on `at` for streams.
 Events = Callable[[], DataFrame]
 
 
@@ -41,7 +41,7 @@ class Query:
 
 
 def joined(events: Events, _horizon_s: int) -> DataFrame:
-    """Two streams: each event with those of the same key that follow it closely."""
+    """Join two streams: each event with the events of the same key that follow closely."""
     left = events().select("key", "number", "at")
     right = events().select(F.col("key").alias("its"), F.col("number").alias("next"), F.col("at").alias("then"))
     close = F.col("then").between(F.col("at"), F.col("at") + F.expr(f"interval {_WITHIN_S} seconds"))
@@ -50,13 +50,13 @@ def joined(events: Events, _horizon_s: int) -> DataFrame:
 
 
 def distinct(events: Events, _horizon_s: int) -> DataFrame:
-    """Deduplication, whose state the watermark empties."""
+    """Deduplicate. The watermark removes state."""
     table = events().dropDuplicates(["key", "word", "at"])
     return table.select("key", "word", F.col("at").cast("bigint").alias("at"))
 
 
 def sessions(events: Events, _horizon_s: int) -> DataFrame:
-    """Session windows of each key. The sentinel's is left out afterwards, for it has to move the watermark."""
+    """Build session windows by key. Drop the sentinel's, which only moves the watermark."""
     session = events().groupBy(F.session_window("at", _GAP).alias("session"), "key")
     return (
         session.agg(F.count("*").alias("events"), F.max("number").alias("last"))
@@ -66,18 +66,18 @@ def sessions(events: Events, _horizon_s: int) -> DataFrame:
 
 
 def windows(events: Events, _horizon_s: int) -> DataFrame:
-    """Count that go on changing until their window is closed."""
+    """Count in windows that change until they are closed."""
     counts = events().groupBy(F.window("at", _WINDOW).alias("window"), "word").count()
     return counts.select("word", F.col("window.start").cast("bigint").alias("start"), "count")
 
 
 def filtered(events: Events, _horizon_s: int) -> DataFrame:
-    """No state but what the file source and the file sink keep."""
+    """Filter, with no state except the file source's and the file sink's."""
     return events().where(F.col("number") % 2 == 0).select("number", "key", "word", "line")
 
 
 def refiltered(files: Events, _horizon_s: int) -> DataFrame:
-    """Read what `filtered` has written."""
+    """Filter the output of `filtered` again."""
     return files().where(F.col("number") % 4 == 0).select("number", "key", "line")
 
 
@@ -91,7 +91,7 @@ _TOTALS = "key STRING, events BIGINT, numbers BIGINT"
 
 
 def pandas_totals(events: Events, horizon_s: int) -> DataFrame:
-    """applyInPandasWithState: counts each key's events, and gives them out at the horizon."""
+    """Count each key's events with applyInPandasWithState, and emit the counts at the horizon."""
 
     def count(key: tuple[Any, ...], parts: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         if state.hasTimedOut:
@@ -117,14 +117,14 @@ def _batch_totals(events: Events, _horizon_s: int) -> DataFrame:
 
 
 class Portrait(StatefulProcessor):
-    """The portrait of each key: how many events (a value), how many of which words (a map), and which (a list)."""
+    """Describe each key: its number of events (a value), its words' counts (a map), and its words (a list)."""
 
     def __init__(self, horizon_s: int) -> None:
         self._horizon_ms = horizon_s * 1000
 
     @staticmethod
     def _held(state: tuple[Any, ...] | None) -> Any:
-        """Return the one column of a state that there is."""
+        """Return the only column of a state."""
         assert state is not None
         return state[0]
 
@@ -161,7 +161,7 @@ class Portrait(StatefulProcessor):
 
 
 def portraits(events: Events, horizon_s: int) -> DataFrame:
-    """transformWithState, with state of all three kinds and a timer."""
+    """Use transformWithState, with state of all three kinds and a timer."""
     return (
         events()
         .groupBy("key")

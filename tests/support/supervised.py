@@ -1,4 +1,4 @@
-"""Queries that are supervised, and what agents say, for tests that care about some of it."""
+"""Supervised queries and agents' messages with defaults, for tests."""
 
 from __future__ import annotations
 

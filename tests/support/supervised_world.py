@@ -25,13 +25,13 @@ def runs(pid: int) -> bool:
 
 
 def accounts_of_tests() -> str:
-    """Return the part of a list by which queries of whoever runs the tests run under the tests' own uid."""
+    """Return the part of a permission list by which queries run under the uid of the tests."""
     return '[accounts]\n"root" = "root"' if os.geteuid() == 0 else ""
 
 
 @contextmanager
 def open_directory() -> Iterator[Path]:
-    """A directory that other users get through. Pytest keeps them out of its own, again whenever it is started."""
+    """Make a directory that other users can enter. Pytest closes its own directories to others at each start."""
     with tempfile.TemporaryDirectory(prefix="peacefs-agent-") as made:
         Path(made).chmod(0o711)
         yield Path(made)
@@ -39,7 +39,7 @@ def open_directory() -> Iterator[Path]:
 
 @dataclass
 class World:
-    """A cluster, and agents that may start the counter and little else."""
+    """A cluster, and agents that may start little besides the counter."""
 
     cluster: LocalCluster
     directory: Path
@@ -47,7 +47,7 @@ class World:
     agents: dict[str, LocalMember]
 
     def agent(self, name: str, commands: str) -> LocalMember:
-        """Start one that may start what this list has."""
+        """Start an agent with this permission list."""
         home = self.directory / name
         home.mkdir()
         (home / "commands.toml").write_text(commands)
@@ -70,7 +70,7 @@ class World:
         return member
 
     def said(self, query: str) -> list[list[str]]:
-        """Return the first words of every run of the counter, in order: agent, process, location."""
+        """Return the start of each run of the counter, in order: agent, process, location."""
         logs = [log for agent in self.agents for log in (self.directory / agent / "logs").glob(f"{query}.*.log")]
         logs.sort(key=lambda log: log.stat().st_ctime)
         return [words for log in logs if (words := log.read_text().split()[:3])]
@@ -78,7 +78,7 @@ class World:
     @classmethod
     @contextmanager
     def running(cls, directory: Path, coordinator_options: Sequence[str] = ()) -> Iterator[World]:
-        """Nothing of it is left afterwards."""
+        """Yield a world; end all its processes at the end."""
         pipe = os.pipe()
         with LocalCluster(
             directory / "c", datanodes=2, port=0, coordinator_options=coordinator_options

@@ -1,4 +1,4 @@
-"""States of units for tests of operators, which are stored and loaded as a host does."""
+"""Store and load states of units as a host does, for tests of operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class States:
         return PagedState(pages, self._checkpointer(pages))
 
     def store_and_load(self, state: PagedState) -> PagedState:
-        """Store a checkpoint, and return the state of a unit that begins with it."""
+        """Store a checkpoint, and return the state of a unit that starts from it."""
         self._sequence += 1
         state.capture(self._sequence, {}).start().result()
         pages = self._pages()

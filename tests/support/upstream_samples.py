@@ -15,14 +15,14 @@ from peacefs.dataflow.query.query import Stream
 
 from .dataflows import SCHEMA, input_rows, passed
 
-#: Rows of the other source have a column of another name.
+#: Rename the other source's column.
 OTHER = SCHEMA.set(2, pa.field("other", pa.int64()))
 
 
 def disordered_rows(
     network: Network, seed: int, *, batches: int = 12, size: int = 4, every_ms: int = 300
 ) -> dict[str, list[pa.RecordBatch]]:
-    """Rows with times up to two seconds out of order; keys change as time goes on."""
+    """Return rows up to two seconds out of order. Keys change with time."""
     made: dict[str, list[pa.RecordBatch]] = {}
     for at, source in enumerate(network.sources):
         chance = random.Random(f"{seed} {source.name}")
@@ -60,7 +60,7 @@ def _joined() -> Network:
 
 
 def _joined_windows() -> Network:
-    """Sort, a window and a join in one unit; the join's sides depend on rows of different ages."""
+    """Combine a sort, a window and a join in one unit. The join's sides need rows of different ages."""
     query = Query("first")
     left = query.source("in", SCHEMA, time="at").sort("2s").key_by("key").window("3s", every="1s")
     counted = left.aggregate(F.count(), F.max("value"))
@@ -72,7 +72,7 @@ def _joined_windows() -> Network:
 
 
 def _last_of_two_seconds(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:
-    """Give each row the sum of the values of the last two seconds."""
+    """Add to each row the sum of the values of the last two seconds."""
     sums = []
     latest = state.get("latest", 0)
     kept = [list(each) for each in state.get("rows", [])]
@@ -87,7 +87,7 @@ def _last_of_two_seconds(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) 
     return rows.set_column(2, "value", pa.array(sums, pa.int64()))
 
 
-#: Queries whose operators come to the state that they had, however they were begun.
+#: Queries whose operators reach the same state from any starting point.
 CONVERGING: dict[str, Callable[[], Network]] = {
     "filter": _one(lambda rows: rows.filter(F.col("value") > 2)),
     "flat map": _one(lambda rows: rows.flat_map(lambda batch: pa.concat_batches([batch, batch]))),

@@ -42,7 +42,7 @@ _INSTALLED = re.compile(r"Spark (\S+) then did the same")
 
 
 class Case(NamedTuple):
-    """`state` is `done` or `planned`."""
+    """A kind of checkpoint. `state` is `done` or `planned`."""
 
     state: str
     query: str
@@ -55,19 +55,19 @@ Cells = dict[Case, str]
 
 @dataclass(slots=True)
 class VerdictPage:
-    """The cells of each version of Spark. Those of other versions than `installed` are shown where they differ."""
+    """The cells of the page by Spark version. Versions other than `installed` are shown where they differ."""
 
     installed: str
     harms: list[str]
     cells: dict[str, Cells] = field(default_factory=dict)
 
     def put(self, version: str, query: str, cells: Cells) -> None:
-        """Give a query's cells in a version of Spark for those that are there."""
+        """Set a query's cells for a version of Spark."""
         kept = {case: said for case, said in self.cells.get(version, {}).items() if case.query != query}
         self.cells[version] = dict(sorted((kept | cells).items(), key=lambda cell: QUERIES.index(cell[0].query)))
 
     def render(self) -> str:
-        """Queries whose rows are alike share one."""
+        """Render the page. Queries with equal rows share one."""
         own = self.cells[self.installed]
         others = {version: cells for version, cells in self.cells.items() if version != self.installed}
         told = "".join(_OTHER.format(other=version) for version in others)
@@ -101,7 +101,7 @@ class VerdictPage:
 
 
 def known_to(version: str, cells: Cells, state: str, queries: list[str]) -> Cells:
-    """Return the cells of a state that a version of Spark can have, too, which ran these queries."""
+    """Return the cells of a state that a version of Spark can have, if it ran these queries."""
     return {
         case: said
         for case, said in cells.items()
@@ -110,7 +110,7 @@ def known_to(version: str, cells: Cells, state: str, queries: list[str]) -> Cell
 
 
 def knows(version: str, query: str, kind: str = "") -> bool:
-    """Return whether a version of Spark has such queries, and such files."""
+    """Return whether a version of Spark supports such queries and files."""
     return not version.startswith("3.") or (query != "rocksdb format 2" and kind != "operator's metadata")
 
 

@@ -1,20 +1,20 @@
-"""Waiting for what another thread or process brings about."""
+"""Wait for the effects of another thread or process."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-#: A look may cost a request, on the machine that is to bring about what is waited for: whoever has waited for long
-#: looks less often, and learns of it a twentieth later.
+#: Growth of the polling interval: after a long wait, poll less often, because a poll may load the machine. The
+#: delay stays below a twentieth of the wait.
 _LOOK_S, _LOOK_MAX_S = 0.01, 0.1
 _LOOK_SHARE = 0.05
-#: Longer than anything takes on a machine that is busy with much else: only what never comes is given up.
+#: Timeout for conditions that never become true. Everything else is faster, even on a busy machine.
 PATIENCE_S = 180.0
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
-    """Return as soon as it is so; an AssertionError says what was waited for in vain."""
+    """Return as soon as a condition is true. Raise AssertionError with its description after the timeout."""
     began_s = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - began_s

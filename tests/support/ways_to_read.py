@@ -1,4 +1,4 @@
-"""All the ways to read a file of a cluster, with one interface: the whole file, and a part of it."""
+"""All ways to read a file of a cluster, with one interface: the whole file, or a part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peacefs.client.control.addresses import parse_address
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.parallel_reads import ParallelReads
 
-#: What lies in a buffer that is larger than what is read into it, and must stay there.
+#: Content of a buffer beyond the bytes read, which must not change.
 _UNTOUCHED = b"\xa5"
 
 
@@ -43,7 +43,7 @@ class _Calls:
 
 
 class _FileObject:
-    """An open file that is read on from its position, and into a buffer that is too large."""
+    """An open file that is read sequentially, and into a buffer that is larger than the request."""
 
     def __init__(self, files: PeaceFileSystem) -> None:
         self._files = files
@@ -66,7 +66,7 @@ class _FileObject:
 
 
 class _Awaited:
-    """The client for asyncio."""
+    """The asyncio client."""
 
     def __init__(self, files: AsyncPeaceFileSystem, runner: asyncio.Runner) -> None:
         self._files = files
@@ -101,7 +101,7 @@ class _Fsspec:
 
 
 class _WebHdfs:
-    """OPEN over HTTP, as `curl -L` asks for it."""
+    """OPEN over HTTP, like `curl -L`."""
 
     def __init__(self, http: httpx.Client) -> None:
         self._http = http
@@ -120,7 +120,7 @@ class _WebHdfs:
 
 
 class HadoopWay:
-    """Hadoop's own client (`support.stock_hadoop.Hadoop`)."""
+    """Hadoop's client (`support.stock_hadoop.Hadoop`)."""
 
     def __init__(self, hadoop: Any) -> None:
         self._hadoop = hadoop
@@ -135,7 +135,7 @@ class HadoopWay:
 
 
 def _reading_in_parallel(files: PeaceFileSystem) -> PeaceFileSystem:
-    """Have a client read small files as it reads large ones: parts at the same time."""
+    """Make a client read small files as it reads large ones: in parallel parts."""
     files._reads.close()
     files._reads = ParallelReads(files._driver, range_bytes=65_536, read_bytes_min=1)
     return files
@@ -143,7 +143,7 @@ def _reading_in_parallel(files: PeaceFileSystem) -> PeaceFileSystem:
 
 @contextmanager
 def ways_to_read(http_address: str) -> Iterator[dict[str, Way]]:
-    """Yield all ways but Hadoop's client, by name, for the user alice."""
+    """Yield all ways except Hadoop's client, by name, for the user alice."""
     with ExitStack() as stack:
         local, tcp, parallel = (
             stack.enter_context(PeaceFileSystem(http_address, "alice", local_sockets=sockets))

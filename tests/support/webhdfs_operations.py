@@ -1,8 +1,8 @@
-"""Operations of WebHDFS as (method, op, query), with what they need at least: for tests that try all of them."""
+"""WebHDFS operations as (method, op, query) with minimal parameters, for tests that try all of them."""
 
 from __future__ import annotations
 
-#: Whatever changes something at a path.
+#: Operations that change a path.
 CHANGES = [
     ("PUT", "CREATE", {}),
     ("PUT", "MKDIRS", {}),

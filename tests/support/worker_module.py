@@ -1,4 +1,4 @@
-"""Run a module in an interpreter that was forked, as `python -m` would: `worker_module MODULE ARGUMENTS...`."""
+"""Run a module in a forked interpreter, like `python -m`: `worker_module MODULE ARGUMENTS...`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def main(path: str, words: list[str]) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(path)
         socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
-        # Its pipes are another's now.
+        # The pipes now belong to the fork.
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)

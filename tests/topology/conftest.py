@@ -1,4 +1,4 @@
-"""Networks that several tests look at."""
+"""Networks for several tests."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def figure_5() -> Topology:
 
 @pytest.fixture
 def leaf_and_spine() -> Topology:
-    """Two leaves, two spines, one server with two network cards: more than one way anywhere."""
+    """Return two leaves, two spines, and one server with two network cards: several paths everywhere."""
     return parse_toml(LEAF_AND_SPINE)

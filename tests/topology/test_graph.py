@@ -1,4 +1,4 @@
-"""The paper's directed graph and what other programs read of it."""
+"""The paper's directed graph, and its export to other programs."""
 
 from __future__ import annotations
 

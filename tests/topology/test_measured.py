@@ -1,4 +1,4 @@
-"""Rates that were measured become a description: chance is smoothed away, real differences stay."""
+"""Measured rates become a description: noise is smoothed, real differences stay."""
 
 from __future__ import annotations
 

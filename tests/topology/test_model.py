@@ -1,4 +1,4 @@
-"""A topology as nodes come, go and move."""
+"""A topology while nodes are added, removed and moved."""
 
 from __future__ import annotations
 

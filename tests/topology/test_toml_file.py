@@ -1,4 +1,4 @@
-"""Networks described in TOML: what is understood, and what is said of mistakes."""
+"""Networks described in TOML: valid files, and messages for mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A written topology is read again as the same network."""
+"""A written topology is read as the same network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CURVES = st.builds(
 
 
 def _same(one: Topology, other: Topology) -> bool:
-    """Links may come in another order, and be told from their other end."""
+    """Compare topologies. Links may be in another order, or have their ends exchanged."""
 
     def sorted_links(topology: Topology) -> list[tuple[list[str], float, int]]:
         return sorted((sorted(link.ends), link.bytes_s, link.cost) for link in topology.links)

@@ -84,7 +84,7 @@ GIB = 1 << 30
 
 @dataclass
 class Reply:
-    """An HTTP answer as it came over the socket."""
+    """An HTTP answer as received from the socket."""
 
     status: int
     headers: dict[str, str]
@@ -103,7 +103,7 @@ class Reply:
 
 
 class Served:
-    """An application behind a real server, on a thread with an event loop of its own."""
+    """An application behind a real server, on a thread with its own event loop."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Served:
         return socket.create_connection(("127.0.0.1", self.port), timeout=180)
 
     def connections(self) -> int:
-        """Return how many connections are open, in the eyes of the server."""
+        """Return the number of open connections at the server."""
         return len(self._server.server_state.connections)
 
     def run(self, coroutine: Any) -> Any:
@@ -303,7 +303,7 @@ class NameSide:
         return self.served.request(method, f"/webhdfs/v1{quote(path)}?op={op}{named}", headers=headers)
 
     def drop_freed(self) -> None:
-        """Freed chunks have been kept for long enough: from now on nobody finds their replicas."""
+        """Expire the freed chunks: from now on nobody finds their replicas."""
 
         async def drop() -> None:
             self.cluster.transient.take_due(math.inf)
@@ -374,19 +374,19 @@ class DataSide:
         return self.served.port
 
     def write(self, path: str, data: bytes, **query: object) -> Reply:
-        """CREATE in its two steps."""
+        """Send a CREATE in two steps."""
         redirect = self.names.ask("PUT", path, "CREATE", **query)
         assert redirect.status == 307, redirect
         return self.follow("PUT", redirect, data)
 
     def append(self, path: str, data: bytes) -> None:
-        """APPEND in its two steps."""
+        """Send an APPEND in two steps."""
         redirect = self.names.ask("POST", path, "APPEND")
         assert redirect.status == 307, redirect
         assert self.follow("POST", redirect, data).status == 200
 
     def read(self, path: str, **query: object) -> Reply:
-        """OPEN in its two steps."""
+        """Send an OPEN in two steps."""
         redirect = self.names.ask("GET", path, "OPEN", **query)
         assert redirect.status == 307, redirect
         return self.follow("GET", redirect)
@@ -427,7 +427,7 @@ def names(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[DataSide]:
-    """A datanode with little memory and short patience, registered at a name side of its own: `data.names`."""
+    """Yield a datanode with little memory and short timeouts, registered at its own name side `data.names`."""
     names = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(names), names.served:
         limits = GatewayLimits(

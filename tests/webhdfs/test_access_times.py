@@ -1,4 +1,4 @@
-"""Access times: a read moves them by the precision, as in HDFS, and waits for no commit."""
+"""Access times: a read updates them with HDFS's precision, and waits for no commit."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ILLEGAL = "org.apache.hadoop.HadoopIllegalArgumentException"
 
 @pytest.fixture(scope="module")
 def side(tmp_path_factory, signer):
-    """A name side for users who are only who they are, and a group."""
+    """Yield a name side for authenticated users, and a group."""
     made = NameSide(tmp_path_factory.mktemp("names"), signer, Callers("hdfs", {"staff": ["carl", "dora"]}))
     with contextlib.closing(made), made.served:
         made.register("dn-1", 9866, 9864)
@@ -37,7 +37,7 @@ def ask(side):
 
 @pytest.fixture
 def home(ask, request):
-    """A directory of ann's own."""
+    """Return a directory of ann's."""
     path = "/acls-" + re.sub(r"\W+", "-", request.node.name)
     assert ask("ann", "PUT", path, "MKDIRS", permission="750").json == {"boolean": True}
     return path

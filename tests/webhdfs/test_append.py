@@ -1,4 +1,4 @@
-"""APPEND, TRUNCATE and CONCAT over HTTP: one writer at a time, whole or not at all, in HDFS's words."""
+"""APPEND, TRUNCATE and CONCAT over HTTP: one writer at a time, whole or not at all, with HDFS's messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_FOUND = "java.io.FileNotFoundException"
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return f"/append/{request.node.name}"
 
 
@@ -41,7 +41,7 @@ def length(data, path):
 
 
 def lease_of(data, signer, path, holder):
-    """A lease as the gateway takes it."""
+    """Take a lease like the gateway."""
     token = signer.sign(FileAppend(2e9, path, holder, MIB, 1))
     return data.names.call(TakeLease(token, holder), 5.0)
 

@@ -18,7 +18,7 @@ IO = "java.io.IOException"
 
 @pytest.fixture
 def home(names, request):
-    """A directory of the test's own."""
+    """Return a directory of the test's own."""
     path = "/attributes-" + re.sub(r"\W+", "-", request.node.name)
     assert names.ask("PUT", path, "MKDIRS").json == {"boolean": True}
     return path

@@ -1,4 +1,4 @@
-"""Bodies that threads send themselves: whole and in order, for a moment each, and never after their turn."""
+"""Bodies that threads send themselves: complete, in order, in short turns, and never after their turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Host, Origin and site that a request may name, and who must send the header that forms cannot send."""
+"""The accepted Host, Origin and site of requests, and which requests need the custom header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One client that takes all the slots that it gets leaves some to others, and those that wait get theirs."""
+"""One client that takes all its slots leaves some to others, and waiting clients get theirs."""
 
 from __future__ import annotations
 

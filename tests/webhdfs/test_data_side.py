@@ -31,12 +31,12 @@ EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return f"/files/{request.node.name}"
 
 
 def head_of_upload(data, path, length, **query):
-    """The head of a second step whose body will have this length."""
+    """Return the head of a second step whose body has this length."""
     target = data.target(data.names.ask("PUT", path, "CREATE", **query))
     return f"PUT {target} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n".encode()
 

@@ -122,7 +122,7 @@ def test_begun_name_whose_body_was_missed_is_waited_for_once():
 
 
 class Shown:
-    """An upload that can be seen, or not."""
+    """An upload that may be visible."""
 
     def __init__(self, is_shown=True):
         self.is_shown = is_shown

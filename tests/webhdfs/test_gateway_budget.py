@@ -1,4 +1,4 @@
-"""The memory that uploads share: bounded, and never so divided that none of them can finish."""
+"""The shared memory of uploads is limited, and divided so that some upload can always finish."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_uploads_that_grow_side_by_side_all_finish_within_a_chunk_of_the_budget(
 
 
 def receiver(*events):
-    """An ASGI `receive` that gives these events and then falls silent."""
+    """Return an ASGI `receive` that gives these events and then blocks."""
     pending = list(events)
 
     async def receive():
@@ -114,7 +114,7 @@ def body(piece, more=True):
 
 
 class Ledger(BufferBudget):
-    """A budget that writes down what it is given back."""
+    """A budget that records what is returned to it."""
 
     def __init__(self):
         super().__init__(1000, queue_timeout_s=5)

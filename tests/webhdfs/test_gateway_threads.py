@@ -1,4 +1,4 @@
-"""Bodies that a gateway writes without a thread of their own, and those that get one."""
+"""Bodies that a gateway writes without a separate thread, and bodies that get one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .conftest import DataSide, NameSide
 
 @pytest.fixture
 def data(tmp_path, signer):
-    """A datanode that nobody has written to."""
+    """Yield a datanode without data."""
     for kept in ("names", "data"):
         (tmp_path / kept).mkdir()
     names = NameSide(tmp_path / "names", signer)

@@ -1,4 +1,4 @@
-"""Over the limits of connections and of memory, those are closed that nobody will miss."""
+"""Above the limits of connections and memory, the least useful connections are closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from peacefs.service.http_crowd import HttpCrowd
 
 
 class Connection:
-    """Knows whether it was closed."""
+    """Records whether it was closed."""
 
     def __init__(self, client: str = "10.0.0.1") -> None:
         self.client_address = client

@@ -1,4 +1,4 @@
-"""Large chunks that lie where they are asked for: read there, and from where that fails elsewhere."""
+"""Large chunks with a replica at the gateway: read locally, and on faults from another datanode."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CLIENT_HOLDS = 64 * 1024
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return f"/large/{request.node.name}"
 
 
@@ -84,7 +84,7 @@ class Opened:
 
     @contextlib.contextmanager
     def begun(self) -> Iterator[Any]:
-        """A client that has read the head of the answer, and the first bytes of its body: a file of these."""
+        """Yield a client that has read the head of the answer, and the first bytes of its body."""
         with self.here.served.connect() as wire, wire.makefile("rb") as answer:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CLIENT_HOLDS)
             wire.sendall(f"GET {self.target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())

@@ -1,4 +1,4 @@
-"""Small files that lie where they are asked for: read there, or, if that does not give them, as any others."""
+"""Small files with a replica at the gateway: read locally, or on faults like any other file."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from peacefs.runtime import effects as fx
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return f"/own/{request.node.name}"
 
 
 @pytest.fixture
 def unconnected(data, monkeypatch):
-    """A gateway that reaches no data server, its own included."""
+    """Yield a gateway that can connect to no data server, not even its own."""
 
     def connect(address, name):
         raise PeerUnreachable(f"{name} is out of reach")
@@ -42,7 +42,7 @@ def unconnected(data, monkeypatch):
 
 
 def rot(data: Any, mark: bytes) -> None:
-    """Flips a bit of `mark` on the disk."""
+    """Flip a bit of `mark` on the disk."""
     data.changes.take()
     (segment,) = (file for file in data.directory.rglob("*") if file.is_file() and mark in file.read_bytes())
     at = segment.read_bytes().index(mark)

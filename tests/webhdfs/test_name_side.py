@@ -23,7 +23,7 @@ AUTHORIZATION = "org.apache.hadoop.security.authorize.AuthorizationException"
 
 @pytest.fixture
 def home(names, request):
-    """A directory of the test's own."""
+    """Return a directory of the test's own."""
     path = f"/home/{request.node.name.partition('[')[0]}"
     assert names.ask("PUT", path, "MKDIRS").json == {"boolean": True}
     return path

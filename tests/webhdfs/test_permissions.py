@@ -18,7 +18,7 @@ ACCESS = "org.apache.hadoop.security.AccessControlException"
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory, signer):
-    """Everybody is only who they are; hdfs is the superuser, ann and bob are analysts."""
+    """Yield a name side with authenticated users: hdfs is the superuser, ann and bob are analysts."""
     callers = Callers("hdfs", {"analysts": ["ann", "bob"]})
     side = NameSide(tmp_path_factory.mktemp("guarded"), signer, callers)
     with contextlib.closing(side), side.served:
@@ -28,7 +28,7 @@ def guarded(tmp_path_factory, signer):
 
 @pytest.fixture
 def ask(guarded):
-    """An operation on behalf of a user."""
+    """Request an operation as a user."""
 
     def ask(user, method, path, op, **query):
         return guarded.ask(method, path, op, user_name=user, **query)

@@ -14,7 +14,7 @@ UNSUPPORTED = "java.lang.UnsupportedOperationException"
 
 @pytest.fixture
 def home(names, request):
-    """A directory of the test's own."""
+    """Return a directory of the test's own."""
     path = "/policies-" + re.sub(r"\W+", "-", request.node.name)
     assert names.ask("PUT", path, "MKDIRS").json == {"boolean": True}
     return path

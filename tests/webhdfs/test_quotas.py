@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def home(data, request):
-    """A directory of the test's own."""
+    """Return a directory of the test's own."""
     path = "/quotas-" + re.sub(r"\W+", "-", request.node.name)
     assert data.names.ask("PUT", f"{path}/sub", "MKDIRS").json == {"boolean": True}
     return path

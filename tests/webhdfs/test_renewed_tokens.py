@@ -1,4 +1,4 @@
-"""The coordinator's answers to readers that ask again: their file, their chunk, their rights as they are now."""
+"""The coordinator's answers to renewals by readers: their file, their chunk, their present permissions."""
 
 from __future__ import annotations
 

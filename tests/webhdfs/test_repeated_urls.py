@@ -1,4 +1,4 @@
-"""The URL of a CREATE's second step, sent again: no two bodies share a chunk, so that each can be taken back."""
+"""The second-step URL of a CREATE used again: bodies never share a chunk, so each can be undone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIGNER = Signer(b"a secret of the tests")
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return "/" + re.sub(r"\W", "-", request.node.name)
 
 

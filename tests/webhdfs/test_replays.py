@@ -1,4 +1,4 @@
-"""Changes that are asked again under their id: done once, whatever has happened since."""
+"""Repeated changes with the same id are done once, whatever has happened since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parsers of both sides: every URL is a request or an error with a name, and nothing gets lost on the way."""
+"""The parsers of both sides: every URL is a request or a named error, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that another has taken over from is refused every change by name, and told so in HDFS's words."""
+"""A superseded run is refused every change by name, with HDFS's message."""
 
 from __future__ import annotations
 

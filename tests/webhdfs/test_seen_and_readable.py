@@ -1,4 +1,4 @@
-"""A name is not seen before a datanode that holds its data is known to the coordinator."""
+"""A name is visible only after the coordinator knows a datanode that holds its data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gateway connects to no address but those that the coordinator has signed: no stranger is shown a handshake."""
+"""A gateway connects only to addresses that the coordinator has signed, so strangers get no handshake."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ELSEWHERE = 12345
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return "/" + re.sub(r"\W", "-", request.node.name)
 
 
@@ -45,14 +45,14 @@ def parameter(redirect, name):
 
 
 def flipped(text, bit):
-    """A token in which one bit is another."""
+    """Return a token with one bit flipped."""
     raw = bytearray(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     raw[bit // 8 % len(raw)] ^= 1 << bit % 8
     return base64.urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode()
 
 
 def read_of(data, path):
-    """A good URL of a small file, and its token."""
+    """Return a valid URL of a small file, and its token."""
     data.write(path, b"what is in the file")
     redirect = data.names.ask("GET", path, "OPEN")
     return data.target(redirect), parameter(redirect, "token")
@@ -70,7 +70,7 @@ def test_a_layout_that_a_client_writes_into_the_url_is_passed_over(data, path, s
 
 
 def test_an_address_in_a_signed_token_is_connected_to(data, path, stranger):
-    """So that the tests beside this one could fail."""
+    """This shows that the other tests here could fail."""
     chunk = ChunkLayout(ELSEWHERE, 1, small_chunk_bytes_max + 1, "", [stranger.hop("dn-9")])
     target, token = read_of(data, path)
     permit = data.signer.verify(token, FileRead, 0.0)
@@ -145,7 +145,7 @@ def test_a_pipeline_that_a_client_writes_into_the_url_of_a_create_is_refused(dat
 
 
 def test_the_coordinator_s_name_in_a_url_is_no_address_to_connect_to(data, path, stranger):
-    """It goes back to the client, as the authority of the new file's URL."""
+    """It is only returned, as the authority of the new file's URL."""
     hop = stranger.hop("")
     create = data.target(data.names.ask("PUT", path, "CREATE"))
     with_stranger = re.sub(r"namenoderpcaddress=[^&]*", f"namenoderpcaddress={hop.host}:{hop.port}", create)

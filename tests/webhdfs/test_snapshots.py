@@ -13,7 +13,7 @@ READ_ONLY = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException"
 
 @pytest.fixture
 def home(names, request):
-    """A directory of the test's own, which allows snapshots."""
+    """Return a directory of the test's own, in which snapshots are allowed."""
     path = "/snapshots-" + re.sub(r"\W+", "-", request.node.name)
     assert names.ask("PUT", f"{path}/sub", "MKDIRS").json == {"boolean": True}
     allowed = names.ask("PUT", path, "ALLOWSNAPSHOT")

@@ -1,4 +1,4 @@
-"""The trash: where `rm` puts what users delete, under which names, and how they get rid of it."""
+"""The trash: where `rm` moves deleted files, under which names, and how users empty it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CURRENT = "/user/ann/.Trash/Current"
 
 @pytest.fixture
 def side(tmp_path, signer):
-    """A name side with a trash, for users who are only who they are."""
+    """Yield a name side with a trash, for authenticated users."""
     made = NameSide(tmp_path, signer, Callers("hdfs"), trash_minutes=60)
     with contextlib.closing(made), made.served:
         made.register("dn-1", 9866, 9864)

@@ -1,4 +1,4 @@
-"""Files that are being written over WebHDFS: seen as in HDFS by whoever looks, and one commit if nobody does."""
+"""Unfinished files over WebHDFS: visible as in HDFS for those who look, and one commit if nobody looks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 @pytest.fixture
 def path(request):
-    """A file name of the test's own."""
+    """Return a file name of the test's own."""
     return f"/open/{request.node.name}"
 
 
@@ -74,7 +74,7 @@ class Writing:
         self.wire.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
 
     def close(self):
-        """The answer to the whole."""
+        """Finish the body; return the answer."""
         self.wire.sendall(b"0\r\n\r\n")
         return self.answer()
 
@@ -289,7 +289,7 @@ def test_writer_that_pauses_has_its_file_shown_and_flushed_by_itself(hasty, path
 
 
 def recorded_length(data, path):
-    """The length as it is committed, whoever might look."""
+    """Return the committed length."""
     try:
         return data.names.commit_now(lambda tx: namespace.status(tx, parse_path(path)).length)
     except FileNotFound:

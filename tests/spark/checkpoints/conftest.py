@@ -1,4 +1,4 @@
-"""A checkpoint in a directory of this machine, a cluster, and the command."""
+"""A checkpoint in a local directory, a cluster, and the command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peacefs.command import application
 
 @pytest.fixture(scope="session")
 def peacefs() -> Callable[..., Result]:
-    """`peacefs checkpoint ...`, which never shows a traceback."""
+    """Run `peacefs checkpoint ...`, and check that it never prints a traceback."""
 
     def run(*arguments: str) -> Result:
         result = CliRunner().invoke(application, ["checkpoint", *arguments], prog_name="peacefs")
@@ -28,7 +28,7 @@ def peacefs() -> Callable[..., Result]:
 
 @pytest.fixture
 def local(tmp_path: Path) -> Path:
-    """Return a checkpoint in a directory of this machine."""
+    """Return a checkpoint in a local directory."""
     for path, data in made.checkpoint().files.items():
         file = tmp_path / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Forks, rollbacks and imports say what they were made of: to the command, over REST, and to their own copies."""
+"""Forks, rollbacks and imports record their source, for the command, for REST, and in copies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_ancestry_follows_forks_of_forks_a_rollback_and_what_became_of_them(
         (kept,) = (each.path for each in files.list("/line") if ".before-rollback-to-5." in each.path)
         run("fork", "/line/orders", "/line/after")
         (family,) = told(peacefs, "ancestry", "/line", address)
-        # The first fork was made of the checkpoint that is kept now; the second one of its replacement.
+        # The first fork was made from the checkpoint that is now kept; the second one from its replacement.
         assert tree(family) == [
             (0, kept, "here", ""),
             (1, "/line/trial", "here", "fork"),
@@ -77,7 +77,7 @@ def test_ancestry_follows_forks_of_forks_a_rollback_and_what_became_of_them(
         assert by_path["/line/after"]["made"]["batch"] == by_path["/line/after"]["committed"] == 5
         assert by_path["/line/trial"]["made"]["batch"] == 7
 
-        # The fork in the middle is moved, the first checkpoint deleted, and its path becomes another query's.
+        # The middle fork is moved, the first checkpoint is deleted, and another query takes its path.
         files.rename("/line/trial", "/line/moved")
         files.delete("/line/orders", recursive=True)
         write(files, "/line/orders", batches=2)
@@ -149,7 +149,7 @@ def test_ancestry_of_what_one_may_not_see_is_gone(cluster: LocalCluster) -> None
             )
 
         assert listed().status_code == 403
-        # A page shows what there is to see, and leaves out the rest.
+        # A page shows readable checkpoints, and leaves out the others.
         assert [each["root"] for each in listed(partial="true").json()["checkpoints"]] == ["/hidden/public"]
 
 

@@ -1,4 +1,4 @@
-"""`peacefs checkpoint` on a cluster and on a directory of this machine."""
+"""`peacefs checkpoint` on a cluster and on a local directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints that were made of each other form trees, whatever became of some, and whatever they claim."""
+"""Checkpoints made from each other form trees, even if some are gone or make false claims."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def there(
 
 
 def drawn(*checkpoints: KnownCheckpoint) -> list[list[str]]:
-    """Each family, a text for each member: indentation, how it was made, its path, and whether it is here."""
+    """Return each family as a text per member: indentation, how it was made, its path, and whether it exists."""
     return [
         [
             f"{'  ' * each.depth}{each.made.kind.value + ' ' if each.made else ''}{each.path}"
@@ -54,7 +54,7 @@ def test_families_have_forks_of_forks_below_what_they_were_made_of() -> None:
 
 
 def test_families_go_by_directories_and_not_by_names() -> None:
-    # /a was rolled back: what it was has another name now, and the forks that were made of it are below that.
+    # /a was rolled back: its old content has another name now, and earlier forks are below that.
     rolled = step(ROLLBACK, "5", "1", "/a", at_ms=30)
     fork_before, fork_after = step(FORK, "2", "1", "/a"), step(FORK, "6", "5", "/a", at_ms=40)
     assert drawn(
@@ -77,12 +77,12 @@ def test_families_take_a_directory_that_was_copied_by_other_means_for_a_copy() -
     assert drawn(there("/a", "1"), there("/b", "2", to_b), there("/copied", "7", to_b)) == [
         ["/a", "  fork /b", "    copy /copied"]
     ]
-    # The fork has gone since, and what is left says where it was made of.
+    # The fork is gone since, and its remaining copy names it.
     assert drawn(there("/a", "1"), there("/copied", "7", to_b)) == [["/a", "  fork  (gone)", "    copy /copied"]]
 
 
 def test_families_do_not_take_a_number_that_was_used_again_for_the_same_directory() -> None:
-    # On a disk of this machine a new directory may get the number of one that was deleted.
+    # On a local disk, a new directory may get the inode number of a deleted one.
     to_b = step(FORK, "2", "1", "/a")
     assert drawn(there("/b", "2", to_b), there("/new", "1", query="other")) == [["/a (gone)", "  fork /b"]]
 
@@ -97,7 +97,7 @@ def test_families_survive_what_somebody_made_up() -> None:
     in_a_circle = [there("/a", "1", step(FORK, "1", "2", "/b")), there("/b", "2", step(FORK, "2", "1", "/a"))]
     assert drawn(*in_a_circle) == [["fork /b", "  fork /a"]]
     assert drawn(there("/a", "1", step(FORK, "1", "1", "/a"))) == [["fork /a"]]
-    # A checkpoint's own word goes before what others say of it.
+    # A checkpoint's own record takes precedence over other records.
     honest, liar = there("/b", "2", step(FORK, "2", "1", "/a")), step(FORK, "2", "3", "/elsewhere")
     (family,) = drawn(there("/a", "1"), honest, there("/c", "4", liar, step(FORK, "4", "2", "/b")))
     assert family == ["/a", "  fork /b", "    fork /c"]
@@ -149,7 +149,7 @@ def test_ancestry_that_is_damaged_is_read_as_far_as_it_can_be(hurt: bytes) -> No
     whole = with_step(Ancestry(), step(FORK, "2", "1", "/a"))
     read = parse_ancestry(b"\n".join([whole, hurt]))
     assert read.damaged and [each.source for each in read.steps] == ["/a"]
-    # The next step is added to what could be read, and the rest goes.
+    # The next step is added to the readable part, and the rest is dropped.
     mended = parse_ancestry(with_step(read, step(FORK, "3", "2", "/b")))
     assert [each.number for each in mended.steps] == [1, 2] and not mended.damaged
 

@@ -1,4 +1,4 @@
-"""Remains that cannot be cleaned away are reported in one line, and the first fault is the one raised."""
+"""Remains that cannot be deleted are reported in one line, and the first fault is raised."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from peacefs.spark_connector.checkpoints.tree import Amount, LocalTree, PeaceTre
 
 
 class Failing:
-    """A file system on which nothing can be made and nothing deleted."""
+    """A file system on which nothing can be made or deleted."""
 
     address, user = "127.0.0.1:1", "ann"
 
@@ -55,7 +55,7 @@ def test_a_checkpoint_attempt_says_what_it_leaves(caplog: pytest.LogCaptureFixtu
 
 
 class Stubborn(LocalTree):
-    """Copies fail half-way, and what there is of them cannot be removed."""
+    """Copies fail half-way, and partial copies cannot be removed."""
 
     def copy(self, source: str, target: str) -> Amount:
         raise BadRequest("the first fault")
@@ -99,7 +99,7 @@ def test_remains_of_a_command_killed_a_day_ago_go_with_the_next_one(
     tree = LocalTree()
     for path in (dead, alive, another, rolled_back, not_staged):
         tree.copy(str(root), str(path))
-    # A copy of a checkpoint as old as that is of now while it is made: it is somebody's.
+    # An existing copy of the same age may still belong to a running command.
     with staged(tree, str(root)):
         assert dead.exists()
     for path in (dead, another, rolled_back, not_staged):

@@ -1,4 +1,4 @@
-"""Verdicts, repairs, rollbacks and forks of checkpoints with a life behind them are held against Spark.
+"""Verdicts, repairs, rollbacks and forks of checkpoints with a history are compared with Spark.
 
 A few cells of the table are always run, all of them with PEACEFS_LONG=1.
 """
@@ -36,7 +36,7 @@ ALL: list[Cell] = [
     for kind in KINDS
     for layout in LAYOUTS
     for event in EVENTS
-    # transformWithState wants RocksDB; and Spark loses the count of everything in a repartition.
+    # transformWithState requires RocksDB; and Spark loses a global count in a repartition.
     if (kind, layout) != ("transformWithState", "records")
     and (kind != "aggregation of everything" or event == "ordinary")
 ]
@@ -45,7 +45,7 @@ FEW: list[Cell] = [("aggregation", "rocksdb", "killed half-way through a reparti
 
 @pytest.fixture(scope="module")
 def stock(spark: SparkSession) -> SparkSession:
-    """Return a session with nothing that the connector sets."""
+    """Return a session without the connector's settings."""
     stock = spark.newSession()
     for setting in settings("127.0.0.1:9870"):
         if setting.key.startswith("spark.sql."):
@@ -91,7 +91,7 @@ def test_spark_does_with_a_checkpoint_what_is_said_of_it(
 
 
 def _goes_on(lives: Lives, root: Path, first: int) -> None:
-    """Two starts, one after the other: what lies beside the state of the first must not be taken by the second."""
+    """Start twice, because the second start must not use files beside the first start's state."""
     again = judge(root)
     assert (again.restarts, again.goes_on_with) == (True, first), again
     start = lives.start(root)
@@ -113,7 +113,7 @@ def test_spark_goes_on_from_a_fork_of_a_repartitioned_checkpoint_alone(
     forked = root.with_name(f"{root.name}-fork")
     fork(LocalTree(), str(root), str(forked))
     shutil.rmtree(root)
-    # What was forked is itself a plain copy, whose schemas are another checkpoint's.
+    # The fork of a fork is a plain copy, whose schemas belong to another checkpoint.
     assert judge(forked).findings == [each for each in verdict.findings if "/_stateSchema/" not in each.path]
     if not verdict.restarts:
         return

@@ -1,4 +1,4 @@
-"""A rollback in a directory of this machine: killed anywhere, it leaves the root as it was or rolled back."""
+"""A rollback in a local directory: wherever it is killed, the root is either unchanged or rolled back."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_rollback_leaves_all_as_it_was_where_names_cannot_be_exchanged(
 
 
 def killed_at(step: int | None, root: Path) -> int:
-    """Roll back in a process that ends, as if killed, at that call of the system. Return how many there were."""
+    """Roll back in a process that dies at the given system call. Return the number of system calls."""
     told = root.with_name("steps")
     child = os.fork()
     if not child:
@@ -125,7 +125,7 @@ def test_rollback_that_is_killed_leaves_the_root_as_it_was_or_rolled_back(local:
     shutil.copytree(local, root)
     steps = killed_at(None, root)
     seen = set[int | None]()
-    # The exchange is among the last.
+    # The exchange is among the last calls.
     for step in sorted({*range(0, steps, steps // 10), *range(steps - 15, steps - 2)}):
         shutil.rmtree(root.parent)
         shutil.copytree(local, root)

@@ -1,4 +1,4 @@
-"""Checkpoints forked, exported and imported: whole or not at all, and in need of nothing that is left behind."""
+"""Checkpoints are forked, exported and imported: whole or not at all, and independent of the original."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_an_archive_for_which_there_is_no_room_leaves_nothing(
 def test_an_archive_has_its_name_when_it_is_on_the_disk(
     local: Path, peacefs: Peacefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a loss of power just then, exactly what was synced before would be left."""
+    """A power loss right then would leave exactly what was synced before."""
     synced: list[list[str]] = []
 
     def fsync(descriptor: int) -> None:
@@ -186,7 +186,7 @@ def test_a_fork_of_many_files_copies_names_and_no_data(cluster: LocalCluster, pe
         ("webhdfs://c:9870/ck/a", "webhdfs://c:9870/ck/b", "webhdfs://tool:1/ck/b"),
         ("webhdfs://c:9870/ck/a/.run-3-1f", "webhdfs://c:9870/ck/b", "webhdfs://tool:1/ck/b"),
         ("swebhdfs://c:9870/ck/a", "swebhdfs://c:9870/ck/b", "webhdfs://tool:1/ck/b"),
-        # As an older fork left it, and as `cp` leaves a checkpoint of another place.
+        # As older versions of fork left it, and as `cp` leaves a moved checkpoint.
         ("/ck/a", "webhdfs://tool:1/ck/b", "webhdfs://tool:1/ck/b"),
         ("webhdfs://c:9870/ck/elsewhere", "webhdfs://tool:1/ck/b", "webhdfs://tool:1/ck/b"),
         ("hdfs://name/ck/a", "webhdfs://tool:1/ck/b", "webhdfs://tool:1/ck/b"),
@@ -195,7 +195,7 @@ def test_a_fork_of_many_files_copies_names_and_no_data(cluster: LocalCluster, pe
 def test_a_copy_names_its_schemas_with_the_file_system_that_they_are_in(
     named: str, fork: str, archive: str
 ) -> None:
-    """A name by which Spark reached the cluster is kept: this program may know the cluster by another."""
+    """The name by which Spark reached the cluster is kept, since this program may use another one."""
     schema = "state/0/_stateSchema/default/0_x"
     data = json.dumps({"stateStoreInfo": [{"stateSchemaFilePaths": [f"{named}/{schema}"]}]}).encode()
     for source, wanted in (("webhdfs://tool:1/ck/a", fork), (None, archive)):
@@ -208,7 +208,7 @@ def test_a_copy_names_its_schemas_with_the_file_system_that_they_are_in(
 
 
 def count_by_key(spark: SparkSession, source: Path, checkpoint: str, kind: str = "bigint") -> str | None:
-    """Run a `transformWithState` with state of a `kind` over all files; return what it fails with, if it does."""
+    """Run a `transformWithState` with state of a `kind` over all files; return its failure, if any."""
     import pandas as pd
     from pyspark.errors import PySparkException
     from pyspark.sql.streaming import StatefulProcessor
@@ -237,7 +237,7 @@ def count_by_key(spark: SparkSession, source: Path, checkpoint: str, kind: str =
 
 
 def rows_of_state(spark: SparkSession, checkpoint: str) -> int:
-    """Count with Spark's own reader."""
+    """Count with Spark's own state reader."""
     reader = spark.read.format("statestore").options(operatorId=0, stateVarName="count")
     return int(reader.load(checkpoint).count())
 
@@ -275,7 +275,7 @@ def test_a_moved_checkpoint_goes_on_after_the_original_is_destroyed(
         files.delete("/tws/a", recursive=True)
     put(2)
     assert peacefs("verify", "/tws/plain", address).exit_code == 5, "it names files of the original"
-    # Spark's default file system is another one here, and Spark opens a schema where its URI says.
+    # Spark's default file system differs here, and Spark opens a schema where its URI says.
     assert rows_of_state(spark, f"{cluster.webhdfs_uri}/tws/fork") == 3
     refused = count_by_key(spark, source, f"{cluster.webhdfs_uri}/tws/fork", "string")
     assert "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE" in (refused or "")

@@ -1,4 +1,4 @@
-"""Every parser of a checkpoint's files takes what Spark writes, and names the damage of whatever else it gets."""
+"""Every parser of checkpoint files accepts what Spark writes, and names the damage in anything else."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SAMPLES: dict[Callable[[bytes], object], bytes] = {
     parse_checksum: made.spark_checksum(b"data"),
 }
 _NAMES = [parser.__name__ for parser in _SAMPLES]
-#: Those whose every cut is seen; of the others some cuts are whole again, such as a log without its last lines.
+#: Formats for which every truncation is detected. Others may stay valid, such as a log without its last lines.
 _SEALED = [parse_query_metadata, parse_commit, parse_operator, parse_schema, parse_changelog, parse_snapshot]
 
 
@@ -83,7 +83,7 @@ def test_a_file_cut_short_is_damaged_wherever_it_was_cut(parse: Callable[[bytes]
 def test_a_changelog_with_any_bit_flipped_is_damaged(flipped: int, bit: int) -> None:
     data = bytearray(made.changelog([(b"key" * 9, b"value" * 30)] * 5, [(1, UID), (2, UID)]))
     data[flipped % len(data)] ^= 1 << bit
-    # Only a token's method counts; its level, and the end mark's token, say nothing.
+    # Of a token only the method counts; the level, and the end mark's token, mean nothing.
     if flipped % len(data) in (8, len(data) - 13):
         return
     with pytest.raises(CheckpointDamaged):
@@ -121,7 +121,7 @@ def test_a_stream_of_frames_is_read_to_its_end_and_no_further(data: bytes, block
 
 
 def snappy_stream(contents: bytes, block_bytes: int = 1 << 15) -> bytes:
-    """As snappy-java writes it."""
+    """Compress in the format of snappy-java."""
     out = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     for start in range(0, len(contents), block_bytes):
         block = pyarrow.compress(contents[start : start + block_bytes], codec="snappy", asbytes=True)
@@ -130,7 +130,7 @@ def snappy_stream(contents: bytes, block_bytes: int = 1 << 15) -> bytes:
 
 
 def lzf_stream(contents: bytes, block_bytes: int = 1 << 15) -> bytes:
-    """Chunks of which every second is packed, as literals alone."""
+    """Return chunks, every second of which is compressed, using literals only."""
     out = b""
     for number, start in enumerate(range(0, len(contents), block_bytes)):
         block = contents[start : start + block_bytes]
@@ -177,7 +177,7 @@ def test_a_changelog_of_any_codec_is_read_and_its_cuts_are_seen(
 
 
 def test_lzf_blocks_repeat_what_they_hold() -> None:
-    """Literals, a copy that overlaps itself, one of more than eight bytes."""
+    """Literals, an overlapping copy, and a copy of more than eight bytes."""
     assert unpack_lzf(b"\x01ab" + b"\x80\x01", 8) == b"abababab"
     assert unpack_lzf(b"\x01ab" + b"\xe0\x03\x01", 14) == b"ab" * 7
     for block in (b"\x01ab\x80\x05", b"\x01ab\x80", b"\x05ab", b"\x01ab"):

@@ -1,4 +1,4 @@
-"""Pruning takes what no retained batch needs; every retained batch is as good afterwards as before."""
+"""Pruning removes what no retained batch needs; every retained batch stays as good as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on real checkpoints agree with Spark: they are judged, and queries are started on them."""
+"""Verdicts on real checkpoints are compared with Spark, which starts queries on them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARTS = 4
 
 @dataclass(frozen=True)
 class Query:
-    """Counts words of a directory of files, a file a batch, and keeps its checkpoint where it is told."""
+    """Counts words of a directory, one file per batch, with a given checkpoint."""
 
     spark: SparkSession
     source: Path
@@ -40,7 +40,7 @@ class Query:
     changelogs: bool
 
     def run(self, checkpoint: Path) -> str | None:
-        """To the end of the input; what it fails with, if it does."""
+        """Run to the end of the input; return the failure, if any."""
         from pyspark.errors import PySparkException
 
         self.spark.conf.set(f"{_STATE_STORE}checkpointFormatVersion", str(self.state_format))
@@ -66,7 +66,7 @@ def judge(root: Path) -> Verdict:
 
 
 def remove(path: Path) -> None:
-    """With the checksums beside it."""
+    """Remove a file and its checksum file."""
     for beside in path.parent.glob(f".{path.name}*.crc"):
         beside.unlink()
     path.with_name(f"{path.name}.crc").unlink(missing_ok=True)
@@ -88,7 +88,7 @@ def newest(root: Path, pattern: str) -> Path:
 def made(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Query, Path]]:
-    """Yield a query that has read all but one of its files, and its checkpoint."""
+    """Yield a query that has read all its files except one, and its checkpoint."""
     directory = tmp_path_factory.mktemp("real")
     query = Query(
         spark, directory / "in", 2 if request.param == "format 2" else 1, request.param != "snapshots alone"

@@ -1,4 +1,4 @@
-"""`peacefs checkpoint rehearse` as its user sees it: one line, whatever is wrong, and nothing of Java's."""
+"""`peacefs checkpoint rehearse` for its user: every fault is one line, without Java's output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Peacefs = Callable[..., Result]
 
-#: Each command closes the standard output that it is given.
+#: Each command closes its standard output.
 _COMMANDS = """
 import os, sys
 from peacefs.start import main
@@ -93,7 +93,7 @@ def test_state_that_spark_cannot_load_is_told_in_one_line_with_the_cause(
 
 
 class Ended(NamedTuple):
-    """A command that has ended, and what it wrote."""
+    """A command's exit status and output."""
 
     status: int
     output: str
@@ -101,7 +101,7 @@ class Ended(NamedTuple):
 
 
 def _rehearsed(*roots: Path) -> list[Ended]:
-    """Run the command for each root, one after the other, in a process that starts a JVM once."""
+    """Run the command for each root in turn, in one process that starts a JVM once."""
     command = [sys.executable, "-P", "-c", _COMMANDS, *(f"file://{root}" for root in roots)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=True)
     output, error = (_ENDED.split(each) for each in (done.stdout, done.stderr))

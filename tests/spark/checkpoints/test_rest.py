@@ -1,4 +1,4 @@
-"""Checkpoints over REST: what the commands tell, with the runs, for whoever may see it, and never for long."""
+"""Checkpoints over REST: the commands' information and runs, for permitted users, within a time limit."""
 
 from __future__ import annotations
 

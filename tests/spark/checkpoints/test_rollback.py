@@ -1,4 +1,4 @@
-"""An earlier batch becomes the latest at once, and a query that goes on from there comes to the same result."""
+"""A rollback happens at once, and the continued query reaches the same result."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_query_with_a_file_sink_that_was_rolled_back_gives_the_same_result(
 def test_rollback_loses_no_row_of_a_sink_that_skips_the_batch_numbers_that_it_has_seen(
     spark: SparkSession, cluster: LocalCluster, peacefs: Peacefs, tmp_path: Path
 ) -> None:
-    """The idiom of Spark's guide, and of Delta Lake's `txnVersion`: a batch is known by its number."""
+    """The idiom of Spark's guide, and of Delta Lake's `txnVersion`: the sink identifies batches by number."""
     source = tmp_path / "in"
     source.mkdir()
     for part in range(9):

@@ -1,4 +1,4 @@
-"""Runs by the command and from Python; what of a checkpoint names its place by a run is its own all the same."""
+"""Runs by command and from Python; paths with a run in a checkpoint still count as its own."""
 
 from __future__ import annotations
 

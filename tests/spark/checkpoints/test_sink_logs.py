@@ -1,4 +1,4 @@
-"""`verify --with-sink` judges the log of a file sink. What is expected is what Spark 4.3.0 did in a trial."""
+"""`verify --with-sink` judges the log of a file sink. Expected results were observed with Spark 4.3.0."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_batches_that_the_sink_has_are_skipped_and_their_rows_lost() -> None:
 
 @pytest.mark.parametrize("state_format", [1, 2])
 def test_batch_that_was_killed_after_the_commit_of_the_sink(state_format: int) -> None:
-    """Spark skips it; with unique ids it then fails: "CheckpointInfo length: 0"."""
+    """Spark skips the batch; with unique ids it then fails: "CheckpointInfo length: 0"."""
     tree = made.checkpoint(state_format=state_format)
     sink_log(tree, range(8))
     del tree.files[f"{ROOT}/commits/7"]
@@ -66,7 +66,7 @@ def test_batches_that_the_sink_lacks_are_never_read() -> None:
 
 @pytest.mark.parametrize(("batches", "stops"), [(8, False), (9, True)])
 def test_missing_entry_fails_readers_at_once_and_spark_when_it_compacts(batches: int, stops: bool) -> None:
-    """Batch 9 compacts the log, as Spark does every ten."""
+    """Batch 9 compacts the log, since Spark compacts every tenth batch."""
     tree = made.checkpoint(batches=batches)
     sink_log(tree, range(batches))
     del tree.files[f"{SINK}/_spark_metadata/4"]

@@ -1,6 +1,6 @@
-"""Snapshots of the provider without RocksDB, as Spark's maintenance writes them: one for each codec.
+"""Snapshots of the provider without RocksDB, as Spark's maintenance writes them, one per codec.
 
-Maintenance comes only for stores of queries that run: four run at once, and it is waited for once.
+Maintenance handles only stores of running queries. So four queries run at once, and the tests wait for it once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def cut(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of words, the first of which are there."""
+    """Files of words, the first of which exist at the start."""
     directory = tmp_path_factory.mktemp("records") / "in"
     directory.mkdir()
     for part in range(_PARTS):
@@ -71,9 +71,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def roots(spark: SparkSession, source: Path) -> Iterator[Path]:
-    """Yield a checkpoint for each codec, called by its name: each store has a snapshot, and changes after it.
+    """Yield a checkpoint per codec, named after it: each store has a snapshot, and later changes.
 
-    The session packs and keeps as they were made while the tests look at them.
+    The session keeps the settings with which they were made while the tests use them.
     """
     directory = source.parent
     told = {
@@ -99,7 +99,7 @@ def roots(spark: SparkSession, source: Path) -> Iterator[Path]:
                 ),
                 "each store has a snapshot",
             )
-            # A second one would come with the third batch after the first.
+            # A second snapshot would come with the third batch after the first.
             put(source, _PARTS)
             for query in queries:
                 query.processAllAvailable()
@@ -137,9 +137,7 @@ def test_a_snapshot_is_looked_into_whichever_codec_packs_it(roots: Path, codec: 
 def test_a_query_starts_again_from_its_snapshot_exactly_when_the_verdict_says_so(
     spark: SparkSession, roots: Path, source: Path, tmp_path: Path, codec: str, harmed: str
 ) -> None:
-    """The files that the snapshot stands for are gone, as Spark removes them in time: the state can come only from
-    it.
-    """
+    """The files before the snapshot are gone, as Spark removes them later, so the state can come only from it."""
     from pyspark.errors import PySparkException
 
     root = tmp_path / "checkpoint"
@@ -153,7 +151,7 @@ def test_a_query_starts_again_from_its_snapshot_exactly_when_the_verdict_says_so
     verdict = judge(root)
     assert verdict.restarts is (harmed == "nothing"), verdict
     assert any(".snapshot" in str(finding) for finding in verdict.findings) is not verdict.restarts, verdict
-    # The same files, which a query knows by their paths, and one that it has not read.
+    # The same files, which a query knows by their paths, and one new file.
     put(source, _PARTS + 1)
     query = start(spark, source, root, codec)
     if verdict.restarts:

@@ -1,4 +1,4 @@
-"""SST files as Spark's RocksDB writes them: whole ones are verified to the last byte, a flipped bit is found."""
+"""SST files as Spark's RocksDB writes them: whole ones pass, and any flipped bit is found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STATE_STORE = "spark.sql.streaming.stateStore."
-#: The bytes of a table of format 5 behind its index's handle.
+#: Bytes after the index's handle in the footer of format 5.
 _FOOTER_BYTES = 53
 
 
@@ -82,7 +82,7 @@ def test_table_that_spark_wrote_is_verified_and_every_flipped_bit_is_found(
     for path in tables:
         data = path.read_bytes()
         assert check(data) == TableCheck(), "every byte belongs to a block whose checksum is right"
-        # Behind the handles of format 5 come blanks, which nobody reads.
+        # After the handles of format 5 there is padding, which nobody reads.
         read = len(data) - _FOOTER_BYTES if version == 5 else len(data)
         for position in (0, read // 2, read - 1, *(chance.randrange(read) for _ in range(200))):
             flipped = bytearray(data)

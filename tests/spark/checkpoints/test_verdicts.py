@@ -33,7 +33,7 @@ pytestmark = pytest.mark.spark
 
 OTHER = "PEACEFS_OTHER_SPARK_PYTHON"
 WHOLE = os.environ.get("PEACEFS_VERDICTS", "")
-#: The cells that are always run, of `rocksdb` with a batch planned: each kind of file with a fault or two.
+#: The cells that are always run, of `rocksdb` with a planned batch: each kind of file with one or two faults.
 SHARE = {
     "metadata": ["cut short", "a bit flipped"],
     "offsets of the last batch": ["deleted", "cut short"],
@@ -53,7 +53,7 @@ SHARE = {
 
 
 def hold(ordeal: Ordeal, case: Case) -> str:
-    """Return the verdict on a case. Fails where Spark does something else."""
+    """Return the verdict on a case. Fail if Spark behaves differently."""
     root: Path = getattr(ordeal, case.state)
     path = kinds(root, case.query)[case.kind]
     trial = ordeal.trial(root, path, HARMS[case.harm])
@@ -63,7 +63,7 @@ def hold(ordeal: Ordeal, case: Case) -> str:
 
 @pytest.fixture(scope="module")
 def ordeal(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordeal]:
-    """In a session with nothing that the connector sets, and snapshots of state as often as its queries ask."""
+    """Use a session without the connector's settings, with state snapshots as often as the queries need."""
     stock = spark.newSession()
     for setting in settings("127.0.0.1:9870"):
         if setting.key.startswith("spark.sql."):
@@ -85,7 +85,7 @@ def test_verdict_is_what_spark_does_and_what_the_page_says(ordeal: Ordeal, kind:
 def test_verdict_on_an_entry_that_no_batch_has_read_names_its_removal_and_spark_then_goes_on(
     ordeal: Ordeal,
 ) -> None:
-    """A driver that dies between the source's log and the offsets leaves an entry behind, here half of one."""
+    """A driver that dies between the source's log and the offsets leaves an entry, half of one in this test."""
     root = ordeal.planned.with_name("listed")
     shutil.copytree(ordeal.planned, root)
     for name in ("offsets/8", "offsets/.8.crc"):

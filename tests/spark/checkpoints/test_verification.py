@@ -1,7 +1,7 @@
-"""Every kind of file of a checkpoint, missing or damaged, is found and named, and the last good batch is given.
+"""Every missing or damaged file of a checkpoint is found and named, and the last good batch is reported.
 
-What stops a restart was seen by restarting Spark 4.3 on checkpoints damaged in these ways; `test_real_checkpoints`
-does so for some.
+What stops a restart was observed by restarting Spark 4.3 on checkpoints damaged in these ways;
+`test_real_checkpoints` repeats some of that.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ def judge(tree: MemoryTree, batch: int | None = None) -> Verdict:
 
 
 def flip(tree: MemoryTree, path: str) -> None:
-    """Change a byte; of an SST file the last: without a checksum only length and end are verified."""
+    """Change a byte. Change the last byte of an SST file, of which only length and end are verified without a
+    checksum.
+    """
     data = bytearray(tree.files[f"{ROOT}/{path}"])
     data[-1 if path.endswith(".sst") else len(data) // 2] ^= 0xFF
     tree.files[f"{ROOT}/{path}"] = bytes(data)
 
 
 def file_like(tree: MemoryTree, start: str, end: str = "") -> str:
-    """Return the last file of that kind."""
+    """Return the last file of a kind."""
     paths = [path.removeprefix(f"{ROOT}/") for path in tree.files]
     return sorted(path for path in paths if path.startswith(start) and path.endswith(end))[-1]
 
 
-#: Start and end of the file's path; whether a restart survives that it is missing, or damaged; the last good batch
-#: with it missing, or damaged. Eight batches, 0 to 7; snapshots of versions 3 and 6; compactions at 2 and 5.
+#: Start and end of the file's path; whether a restart works if it is missing, or damaged; the last good batch if
+#: it is missing, or damaged. There are batches 0 to 7, snapshots of versions 3 and 6, and compactions at 2 and 5.
 _KINDS: list[tuple[str, str, bool, bool, int | None, int | None]] = [
     ("metadata", "", False, False, None, None),
     ("offsets/7", "", False, False, 6, 6),
@@ -289,7 +291,7 @@ def test_schemas_are_judged_where_spark_opens_them(prefix: str, restarts: bool, 
 
 
 def _repartition(tree: MemoryTree, batch: int, partitions: int, *, written: int) -> None:
-    """Add what Spark 4.3 leaves of a repartition: a plan with the offsets of before, and so many snapshots."""
+    """Add what Spark 4.3 leaves of a repartition: a plan with the previous offsets, and a number of snapshots."""
     before = tree.files[f"{ROOT}/offsets/{batch - 1}"].decode()
     shuffled = '"spark.sql.shuffle.partitions": '
     assert f'{shuffled}"2"' in before
@@ -304,7 +306,7 @@ def _repartition(tree: MemoryTree, batch: int, partitions: int, *, written: int)
 
 @pytest.mark.parametrize("partitions", [1, 4])
 def test_partitions_are_those_of_the_last_repartition(partitions: int) -> None:
-    """The operator's metadata is written once, and names 2."""
+    """The operator's metadata is written only once, and names 2."""
     tree = made.checkpoint(snapshot_every=100)
     _repartition(tree, 8, partitions, written=partitions)
     tree.files[f"{ROOT}/commits/8"] = tree.files[f"{ROOT}/commits/7"]
@@ -336,14 +338,14 @@ def test_a_repartition_that_was_not_finished_stops_a_start_and_is_undone_with_al
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_batch_that_a_repartition_passed_over_is_not_good_and_is_repeated(killed: bool) -> None:
-    """Spark marks it as done with an empty commit; state that it left is there all the same."""
+    """Spark marks it as done with an empty commit, although its state remains."""
     tree = made.checkpoint(snapshot_every=100)
     _repartition(tree, 8, 4, written=0)
     tree.files[f"{ROOT}/offsets/8"] = tree.files[f"{ROOT}/offsets/8"].replace(
         b'{"logOffset":7}', b'{"logOffset":6}'
     )
     if killed:
-        del tree.files[f"{ROOT}/commits/7"]  # by a repair that ended here
+        del tree.files[f"{ROOT}/commits/7"]  # by a repair that was killed here
     verdict = judge(tree)
     assert not verdict.restarts
     assert verdict.last_good == 6
@@ -354,7 +356,7 @@ def test_a_batch_that_a_repartition_passed_over_is_not_good_and_is_repeated(kill
 
 
 def test_state_of_a_batch_that_is_planned_anew_goes_with_its_plan() -> None:
-    """A snapshot that it has left would be loaded in place of what the new batch writes."""
+    """Its remaining snapshot would be loaded in place of the new batch's state."""
     tree = made.checkpoint(snapshot_every=100)
     _repartition(tree, 8, 2, written=2)
     for name in ("offsets/8", "offsets/7"):
@@ -369,7 +371,7 @@ def test_state_of_a_batch_that_is_planned_anew_goes_with_its_plan() -> None:
 
 @pytest.mark.parametrize("name", ["stateStoreSave", "globalLimit"])
 def test_an_operator_that_brings_all_rows_together_has_state_in_one_partition(name: str) -> None:
-    """Spark 4.3 writes two into the metadata of a limit, and of a count of everything, whose state has no key."""
+    """Spark 4.3 records two partitions for a limit and for a global count, whose state has no key."""
     tree = made.checkpoint()
     tree.files = {path: data for path, data in tree.files.items() if "/state/0/1/" not in path}
     metadata = f"{ROOT}/state/0/_metadata/metadata"
@@ -382,7 +384,7 @@ def test_an_operator_that_brings_all_rows_together_has_state_in_one_partition(na
 
 
 def test_offsets_that_go_back_stop_a_start() -> None:
-    """A repartition that passes over a batch plans what was before it, on which Spark's file source fails."""
+    """A repartition that passes over a batch plans the offsets before it; Spark's file source fails on that."""
     tree = made.checkpoint()
     tree.files[f"{ROOT}/offsets/7"] = tree.files[f"{ROOT}/offsets/5"]
     verdict = judge(tree)
@@ -405,11 +407,13 @@ def test_directory_that_is_no_checkpoint_is_not_judged(names: list[str]) -> None
         judge(MemoryTree({f"{ROOT}/{name}": b"x" for name in names}))
 
 
-# What follows was seen with Spark 4.3 in each mode: `test_ways_to_start` starts queries on such checkpoints.
+# The following was observed with Spark 4.3 in each mode: `test_ways_to_start` starts queries on such checkpoints.
 
 
 def stateless(offsets: list[int], commits: list[int], version: int = 1, ends: str = "") -> MemoryTree:
-    """A query without state, whose source numbers its rows. `ends`: what its commits have besides a watermark."""
+    """Return the checkpoint of a stateless query, whose source numbers its rows. `ends` are further fields of its
+    commits.
+    """
     planned = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
     files = {f"{ROOT}/metadata": json.dumps({"id": made.QUERY}).encode()}
     files |= {f"{ROOT}/offsets/{batch}": f'v1\n{planned}\n{{"0":{batch}}}'.encode() for batch in offsets}
@@ -418,7 +422,9 @@ def stateless(offsets: list[int], commits: list[int], version: int = 1, ends: st
 
 
 def ways(verdict: Verdict) -> list[int | None]:
-    """The first batch of each way to start: ordinary, with asynchronous progress tracking, in Real-time Mode."""
+    """Return the first batch of each way to start: ordinary, with asynchronous progress tracking, in Real-time
+    Mode.
+    """
     return [start.goes_on_with for start in verdict.starts]
 
 
@@ -427,16 +433,16 @@ def ways(verdict: Verdict) -> list[int | None]:
     [
         ([0, 1, 6], [0, 1, 6], "async progress", [None, 7, None]),
         ([0, 1, 6], [0, 1], "async progress", [None, 6, None]),
-        # A start gave batch 7 after it: it is behind the batch before.
+        # A start planned batch 7 after it, with lower offsets than the batch before.
         ([0, 1, 6, 7], [0, 1, 6, 7], "ordinary", [8, 8, None]),
-        # The offsets of batch 5 are lost, which has a commit: its rows would come again if batch 6 is not done.
+        # The offsets of committed batch 5 are lost: its rows would come again if batch 6 is not done.
         ([0, 4, 6], [0, 4, 5, 6], "ordinary", [None, 7, None]),
         ([0, 4, 6], [0, 4, 5], "ordinary", [None, None, None]),
-        # Nothing says where batch 6 begins: that matters if it is to be repeated.
+        # Nothing says where batch 6 begins, which matters if it is repeated.
         ([6], [6], "ordinary", [None, 7, None]),
         ([6], [], "ordinary", [None, None, None]),
         ([0], [], "ordinary", [0, 0, 0]),
-        # A commit without offsets: the start finds its batch done.
+        # A commit without offsets: a start considers its batch done.
         ([0, 1], [0, 1, 6], "ordinary", [None, None, None]),
     ],
 )
@@ -453,13 +459,13 @@ def test_each_way_to_start_a_query_without_state_has_its_verdict(
     ("offsets", "commits", "starts"),
     [
         ([0, 1, 2], [0, 1, 2], [3, 3, 3]),
-        # The plan is removed, and the batch reads what there is by then.
+        # The plan is removed, and the batch reads the data available then.
         ([0, 1, 2], [0, 1], [2, 2, 2]),
         ([0, 1, 6], [0, 1], [None, 6, 2]),
         ([0, 1, 6], [0, 1, 6], [None, 7, 7]),
-        # Once offsets/3 is removed, a commit is later than all offsets.
+        # Without offsets/3, a commit is later than all offsets.
         ([0, 1, 3], [0, 1, 2], [None, None, None]),
-        # Batch 1 was done before batch 2 was planned. Real-time Mode takes it for one that was not.
+        # Batch 1 was done before batch 2 was planned. Real-time Mode considers it not done.
         ([0, 1, 2], [0], [2, 2, None]),
     ],
 )

@@ -63,7 +63,7 @@ def judge(root: Path) -> Verdict:
 
 
 class Made:
-    """A checkpoint of a query that has taken `words`, and what Spark does with copies of it."""
+    """A checkpoint of a query that has taken `words`, and Spark's behaviour on copies of it."""
 
     def __init__(self, starts: QueryStarts, root: Path, words: list[str], query: str = "plain") -> None:
         self.starts, self.root, self.words, self.query = starts, root, words, query
@@ -77,7 +77,7 @@ class Made:
         return place
 
     def left(self, root: Path) -> list[str]:
-        """Return the words that no batch has given out: Spark writes offsets when the batch before is done."""
+        """Return the words that no batch has output: Spark writes offsets when the previous batch is done."""
         planned = max(numbers(root, "offsets"), default=0)
         offsets = {*numbers(root, "offsets"), *numbers(self.root, "offsets")}
         done = max([*numbers(root, "commits"), *(batch for batch in offsets if batch < planned)], default=None)
@@ -91,7 +91,7 @@ class Made:
         return sorted(self.words[said["logOffset"] + 1 if "logOffset" in said else said["0"] :])
 
     def hold(self, root: Path, modes: tuple[str, ...] = MODES) -> Verdict:
-        """Hold the verdict on a checkpoint against what Spark does with it in each mode."""
+        """Compare the verdict on a checkpoint with Spark in each mode."""
         self.words.append(f"new{next(self._copies)}")
         verdict = judge(root)
         said = {start.mode: start for start in verdict.starts}
@@ -114,12 +114,12 @@ class Made:
 
 @pytest.fixture(scope="module")
 def starts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> QueryStarts:
-    """In a session with what the connector sets, and nothing else: it is for every mode."""
+    """Use a session with only the connector's settings, which must suit every mode."""
     return QueryStarts(spark.newSession(), tmp_path_factory.mktemp("starts"))
 
 
 def make(starts: QueryStarts, root: Path, mode: str, query: str = "plain", **settings: str) -> Made:
-    """Return a checkpoint of three batches at least."""
+    """Return a checkpoint of at least three batches."""
     parts = [[word(0), word(1)], [word(2)], [word(3)]]
     did = starts.run(root, mode, *parts, query=query, settings=settings)
     assert did.failure is None and did.words == [word(number) for number in range(4)]
@@ -127,7 +127,7 @@ def make(starts: QueryStarts, root: Path, mode: str, query: str = "plain", **set
 
 
 def make_gap(starts: QueryStarts, root: Path) -> Made:
-    """Return a checkpoint whose latest offsets are not behind those of the batch before: like 0, 1, 6."""
+    """Return a checkpoint whose latest offsets do not follow those of the batch before: like 0, 1, 6."""
 
     def has_gap() -> bool:
         offsets = numbers(root, "offsets")
@@ -201,7 +201,7 @@ LONG = pytest.mark.skipif(often(0, 1) == 0, reason="PEACEFS_LONG is not set: it 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 OTHER = "PEACEFS_OTHER_SPARK_PYTHON"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-#: Mode, query and settings of the queries whose checkpoints lose files.
+#: Mode, query and settings of queries whose checkpoints lose files.
 QUERIES = {
     "ordinary": (ORDINARY, "plain", {}),
     "ordinary format 2": (ORDINARY, "plain", {FORMAT: "2"}),
@@ -299,7 +299,7 @@ def test_commands_leave_checkpoints_from_which_a_query_goes_on(gap: Made, tmp_pa
 
 
 def driver(python: str, scratch: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start a driver that gives a query words until it is killed."""
+    """Start a driver that feeds a query until it is killed."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     variables = java_environment(find_java(), scratch / "java") | {
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -319,7 +319,7 @@ def driver(python: str, scratch: Path, *arguments: str) -> subprocess.Popen[byte
 def make_killed(
     starts: QueryStarts, python: str, scratch: Path, chance: random.Random, mode: str, query: str, source: str
 ) -> Made:
-    """Return a checkpoint of a driver that was killed, at a moment that `chance` says, after some batches."""
+    """Return the checkpoint of a driver that was killed at a random moment after some batches."""
     scratch.mkdir()
     root = scratch / "checkpoint"
     running = driver(python, scratch, mode, query, str(root), str(scratch / "work"), source)
