@@ -189,20 +189,17 @@ class Datanode:
         self._is_paced = pace is not None
         self._chunk_server = ChunkServer(signer, self._store, self._changes, wall_clock=self._clock.now_s)
         self._orphans = OrphanedChunks(self._store)
-        self._requests = DataRequests(
-            PipelineHop(
-                signer,
-                self._store if pace is None else pace(self._store),
-                self._changes,
-                self._streams,
-                self._samples,
-                clock=time.monotonic,
-                wall_clock=self._clock.now_s,
-                orphans=self._orphans,
-            ),
-            self._chunk_server,
-            one_by_one=is_observed,
+        hop = PipelineHop(
+            signer,
+            self._store if pace is None else pace(self._store),
+            self._changes,
+            self._streams,
+            self._samples,
+            clock=time.monotonic,
+            wall_clock=self._clock.now_s,
         )
+        hop.orphans = self._orphans
+        self._requests = DataRequests(hop, self._chunk_server, one_by_one=is_observed)
         budget = CopyBudget(options.copy_bytes_per_second)
         self._orders = Orders(
             self._store,

@@ -52,17 +52,16 @@ class FileFlusher:
         grant_client: GrantClient,
         *,
         has_lease: bool = False,
-        needs_grants: bool = True,
         hop_timeout_s: float = default_hop_timeout_s,
         merge_bytes: int = flush_merge_bytes_max,
     ) -> None:
-        """With `needs_grants`, large chunks wait for a grant. Without, they use the pipelines that were placed."""
         self._token = token
         self._allocated = allocated
         self._chunk_bytes = chunk_bytes
         self.holder = holder
         self._grant_client = grant_client
-        self._needs_grants = needs_grants
+        #: True if large chunks wait for a grant. Otherwise they use the pipelines that were placed.
+        self.needs_grants = True
         self._hop_timeout_s = hop_timeout_s
         self._tail = FlushedTail(min(merge_bytes, chunk_bytes))
         self._long_part: Written | None = None
@@ -163,7 +162,7 @@ class FileFlusher:
             source,
             chunk_bytes=self._chunk_bytes,
             grant_client=self._grant_client,
-            needs_grants=self._needs_grants,
+            needs_grants=self.needs_grants,
             hop_timeout_s=self._hop_timeout_s,
             renewal=LeaseRenewal(self._token) if self.has_lease else None,
         )

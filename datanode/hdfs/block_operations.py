@@ -157,10 +157,10 @@ class BlockOperations:
             lease.holder,
             self._grants,
             has_lease=True,
-            # A client of HDFS was told the pipeline of its block, and turns to its nodes if the first one dies.
-            needs_grants=False,
             merge_bytes=flushed_tail_bytes_max // 2,
         )
+        # A client of HDFS was told the pipeline of its block, and turns to its nodes if the first one dies.
+        flusher.needs_grants = False
         parts = BlockParts(flusher, self._driver, self._budget)
         return BlockWriter(socket, wanted, token, parts, self._heartbeats, self._earlier)
 

@@ -70,10 +70,9 @@ class PipelineHop:
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
-        orphans: OrphanedChunks | None = None,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        """Serve the node to which `streams` belong. Chunks whose upstream died go to `orphans`, if given.
+        """Serve the node to which `streams` belong.
 
         A hop calls the clocks between all steps of a chunk; an effect would cost too much there. `clock` returns
         monotonic seconds, `wall_clock` seconds since 1970, for the expiry of tokens.
@@ -84,7 +83,8 @@ class PipelineHop:
         self._signer = signer
         self._store = store
         self._changes = changes
-        self._orphans = orphans
+        #: Keeps chunks whose upstream died for a moment; None to discard them.
+        self.orphans: OrphanedChunks | None = None
         self._samples = samples or LatencySamples()
         self.hop_timeout_s = hop_timeout_s
         self._permits = WritePermits(signer, self._node, wall_clock, hop_timeout_s)
@@ -171,8 +171,8 @@ class PipelineHop:
             sealed = yield from self._store.seal(staged, sums, data)
             seal_s = watch.lap()
         except PeacefsError as fault:
-            if self._orphans is not None:
-                yield from self._orphans.give_up(staged, stream.token, fault)
+            if self.orphans is not None:
+                yield from self.orphans.give_up(staged, stream.token, fault)
             else:
                 yield from self._store.discard(staged)
             raise
