@@ -1,4 +1,4 @@
-"""Dataflows whose coordinator dies several times, a node of theirs in between: rows are those of plain Python."""
+"""Dataflows while the coordinator dies several times and a node once in between: rows match a Python model."""
 
 from __future__ import annotations
 
