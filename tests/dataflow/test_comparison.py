@@ -180,7 +180,7 @@ def test_verdict_on_a_union_is_about_all_runs_that_there_can_be(observed: str, v
     assert found is verdict
 
 
-# -- whatever happens ------------------------------------------------------------------------------------------
+# -- random failures ------------------------------------------------------------------------------------------
 
 
 def test_verdict_holds_for_replays_made_at_random() -> None:

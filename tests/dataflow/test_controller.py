@@ -43,7 +43,7 @@ def beat(node: str, session: str = "1", version: int = 0) -> NodeHeartbeat:
 
 
 def pass_time(core: ControllerCore, since_s: float, until_s: float) -> list[Effect]:
-    """Call the controller's clock as its host does; return the resulting effects."""
+    """Tick the controller as its host does; return the resulting effects."""
     looks = round((until_s - since_s) / dataflow_tick_s)
     return [effect for look in range(looks + 1) for effect in core.tick(since_s + look * dataflow_tick_s)]
 

@@ -1,4 +1,4 @@
-"""Dataflows while the coordinator dies several times and a node once in between: rows match a Python model."""
+"""The coordinator dies several times during a dataflow, and a node once: rows match a Python model."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_contents_can_be_stored_and_loaded() -> None:
 
 @pytest.mark.parametrize("seed", seeds(30))
 def test_buffer_is_loss_free_and_dup_free_in_any_order_of_calls(seed: int) -> None:
-    """Compare with the paper's definition, number by number: sets of marks, and a cursor."""
+    """Compare with a model of the paper's definition: a set of marks for each row number, and a cursor."""
     chance = random.Random(seed)
     rule = frozenset({PRODUCED, RECEIVED, BY_SECONDARY})
     buffer = OutputBuffer(rule)

@@ -1,7 +1,7 @@
 """Two writers of different versions of one chunk on the same datanodes; the older writer finishes last.
 
-The coordinator never gives a chunk to two pipelines at once. These writers test how datanodes refuse an earlier
-writer.
+The real coordinator gives each chunk to only one pipeline. These writers test how datanodes by themselves refuse
+the older one.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _BYTES_MAX = (_NO_LIMIT, 300 * 1024 * 3, 2 * CHUNK_BYTES * 3, 6 * CHUNK_BYTES * 
 
 @dataclass
 class Snapshot:
-    """The content of a snapshot or copy, if it is there, and whether it is there for certain."""
+    """The contents of a snapshot or copy. `certain` is True if it is known to exist."""
 
     shows: dict[str, Contents]
     certain: bool = False

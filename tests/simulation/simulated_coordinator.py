@@ -203,7 +203,7 @@ class SimulatedCoordinator:
             try:
                 commits.tend()
             except MetadataFault:
-                # An entry could not be written, and the process ended before this step.
+                # This step found that an entry could not be written, which ends the process.
                 assert not self.node.up
                 return
             writer.later(random.uniform(0.0, pause_s_max), step)

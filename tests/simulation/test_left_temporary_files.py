@@ -9,7 +9,7 @@ from peacefs.commands.service_commands import temporary_age_hours_min
 from peacefs.coordinator.background.tasks import temporary_look_interval_s
 from peacefs.runtime import effects as fx
 
-#: Users can set at least an hour; half of that tests the same.
+#: The command accepts an hour at least; half an hour is enough for this test.
 _AGE_HOURS = temporary_age_hours_min / 2
 _AGE_S = _AGE_HOURS * 3600.0
 
