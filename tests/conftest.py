@@ -24,16 +24,16 @@ settings.register_profile(
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
-# A shell's background job is started with SIGINT ignored, and what the tests start would inherit that.
+# A shell starts background jobs with SIGINT ignored, which the tests' child processes would inherit.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The configuration of whoever runs the tests is not theirs.
+# Ignore the configuration of the user who runs the tests.
 os.environ["PEACEFS_CONFIG"] = ""
 
-# No test reaches anybody whose certificate a public authority has signed, and to read the certificates of those
-# takes each new client of httpx 20 ms: here it finds a directory without any. Where the environment does not count
-# either (`trust_env=False`), tests do without by `verify=False`.
+# No test connects to a server with a publicly signed certificate, and each new httpx client spends 20 ms on
+# reading the system's certificates. Point it to a directory without certificates. Tests that ignore the
+# environment (`trust_env=False`) use `verify=False`.
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
@@ -42,21 +42,21 @@ set_options()
 
 @functools.cache
 def _declared(application: typer.Typer, _commands: int, _groups: int) -> Any:
-    """Declare all of its commands, which takes 60 ms."""
+    """Return the command with all its subcommands, which takes 60 ms to build."""
     return get_command(application)
 
 
-# A test that runs commands in its own process has them declared once, not for each.
+# Build the commands only once for all tests that run commands in this process.
 typer.testing._get_command = lambda application: _declared(
     application, len(application.registered_commands), len(application.registered_groups)
 )
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules and tests, which stay until the end, out of what is searched for garbage again and again."""
+    """Exclude modules and tests, which live until the end, from garbage collections."""
     gc.collect()
     gc.freeze()
-    # Few objects need a search to be freed; one for every 700 new ones is too often for that.
+    # Few objects need the collector to be freed; the default of one collection per 700 new objects is too often.
     gc.set_threshold(5000, 10, 10)
 
 
@@ -65,7 +65,7 @@ _classes_shared = pytest.StashKey[bool]()
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Before the first test that starts a JVM, and before its timeout begins."""
+    """Prepare shared classes before the first test that starts a JVM, outside of its timeout."""
     config = item.config
     cache = getattr(config, "cache", None)  # None with `-p no:cacheprovider`
     if item.get_closest_marker("spark") and _classes_shared not in config.stash and cache is not None:

@@ -1,4 +1,4 @@
-"""The promises of the tree: one-way imports, one tree of errors, deployment files that match the code."""
+"""Rules of the tree: one-way imports, one hierarchy of errors, deployment files that match the code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PACKAGES = (
     "spark_connector",
 )
 _SOURCES = sorted(path for package in _PACKAGES for path in (_ROOT / package).rglob("*.py"))
-#: The folders of the product, whose constructors and functions have few parameters.
+#: The product's folders, whose constructors and functions have limited numbers of parameters.
 _WITH_FEW_PARAMETERS = (*_PACKAGES, "peacefs/commands")
 _CONSTRUCTOR_PARAMETERS_MAX = 8
 _FUNCTION_PARAMETERS_MAX = 9
@@ -101,7 +101,7 @@ def test_a_module_says_what_it_is_for(source: Path) -> None:
 
 @cache
 def _numbers_of_parameters() -> list[tuple[str, str, int]]:
-    """Return the file, the name and the number of parameters of each function, `self` and `cls` not counted."""
+    """Return the file, the name and the number of parameters of each function, without `self` and `cls`."""
     found = []
     for folder in _WITH_FEW_PARAMETERS:
         for source in sorted((_ROOT / folder).rglob("*.py")):
@@ -123,7 +123,7 @@ def test_no_constructor_has_more_than_eight_parameters() -> None:
 
 
 def test_no_function_has_more_than_nine_parameters_but_kernels_and_options_of_commands() -> None:
-    """A compiled kernel takes arrays one by one: a call with tuples of them takes a tenth longer."""
+    """A compiled kernel takes each array as a parameter: calls with tuples take a tenth longer."""
     too_many = [
         f"{file}: {name} has {count}"
         for file, name, count in _numbers_of_parameters()
@@ -201,7 +201,7 @@ class TestDeployment:
             assert service["secrets"] == ["cluster", "certificate", "key", "ca"]
 
     def test_tls_files_come_from_the_one_command_that_makes_them(self) -> None:
-        """Their names are those that `peacefs certificates create --host $PEACEFS_HOST,coordinator` gives them."""
+        """The names are those of `peacefs certificates create --host $PEACEFS_HOST,coordinator`."""
         host = "${PEACEFS_HOST}"
         files = {name: secret["file"] for name, secret in self.compose["secrets"].items()}
         assert (files["certificate"], files["key"], files["ca"]) == (
@@ -262,7 +262,7 @@ def test_parallel_workers_begin_with_files_that_exist(beginning: str) -> None:
 
 
 class TestDeploymentWithStandby:
-    """The second file is put over the first, as `docker compose -f ... -f ...` does."""
+    """The second file is merged into the first one, as by `docker compose -f ... -f ...`."""
 
     compose = yaml.safe_load((_ROOT / "docker-compose.yml").read_text())["services"]
     standby = yaml.safe_load((_ROOT / "docker-compose.standby.yml").read_text())["services"]

@@ -1,4 +1,4 @@
-"""Options from files and the environment: precedence, mistakes all at once, and where a value comes from."""
+"""Options from files and the environment: precedence, all mistakes reported at once, and the source of a value."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Dockerfile, compose and the manifests of Kubernetes: linters of their world take them, and they fit the code.
+"""Dockerfile, compose and Kubernetes manifests: accepted by their linters, and consistent with the code.
 
-`tests/services/test_kubernetes_commands.py` starts what they start.
+`tests/services/test_kubernetes_commands.py` runs their commands.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_pod_may_do_no_more_than_it_has_to(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(_SETS))
 def test_pod_gets_no_variables_of_services(name: str) -> None:
-    """Those of a Service `peacefs-coordinator` would be options: PEACEFS_COORDINATOR_PORT=tcp://10.0.0.1:9870."""
+    """A Service could set an option by accident: PEACEFS_COORDINATOR_PORT=tcp://10.0.0.1:9870."""
     assert _SETS[name]["spec"]["template"]["spec"]["enableServiceLinks"] is False
 
 
@@ -141,7 +141,7 @@ def test_compose_has_the_profiles_and_a_health_check_for_each_service() -> None:
 
 
 def test_compose_publishes_each_port_by_which_services_reach_each_other() -> None:
-    """They advertise the machine's address: a port that is not published there is reached by nobody else."""
+    """Services advertise the machine's address, so other services cannot reach a port that is not published."""
     published: dict[str, set[str]] = {}
     commands: dict[str, str] = {}
     for file in ("docker-compose.yml", "docker-compose.standby.yml"):

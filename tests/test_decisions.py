@@ -1,4 +1,4 @@
-"""Every decision page has a tracer, in `tracers/` or as a block of the page, and every tracer runs."""
+"""Every decision page has a tracer, in `tracers/` or as a code block of the page, and every tracer runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGES = sorted((Path(__file__).parent.parent / "docs" / "decisions").glob("0*.m
 
 
 def _tracer(page: Path) -> str:
-    """Return the script of a page: its own file, or the only block of Python in the page."""
+    """Return the tracer of a page: a separate file, or the only Python block in the page."""
     file = page.parent / "tracers" / f"{page.name[:4]}.py"
     blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
     (tracer,) = [file.read_text(), *blocks] if file.exists() else blocks
@@ -29,8 +29,8 @@ def _marked(page: Path) -> object:
 @pytest.mark.parametrize("page", [_marked(page) for page in _PAGES])
 def test_the_tracer_of_a_decision_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     tracer = _tracer(page)
-    # A script of the last name is forked from an interpreter that has imported it all (`support/fork_server.py`).
-    # Tracers of recovery play dataflows in virtual time with what is in `benchmarks/`.
+    # `tracer.py` is forked from an interpreter that has imported everything (`support/fork_server.py`). Tracers of
+    # recovery play dataflows in virtual time, with code from `benchmarks/`.
     plays = "from benchmarks" in tracer
     begins_anew = "pyspark" in tracer or "sys.modules" in tracer or plays
     script = tmp_path / ("tracer_begun_anew.py" if begins_anew else "tracer.py")

@@ -1,4 +1,4 @@
-"""The page of invariants and faults links each to tests that bear its name, and says what to do."""
+"""The page of invariants and faults links each entry to tests with its marker, and says what to do."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""README and the guides can be followed as they stand: links lead somewhere, commands and options exist.
+"""README and the guides work as written: links resolve, and commands and options exist.
 
-Their Python is run against a cluster: `tests/client/test_guide_python.py`, `tests/spark/test_guide_spark.py`.
+Other tests run their Python against a cluster: `tests/client/test_guide_python.py`,
+`tests/spark/test_guide_spark.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from benchmarks import __main__ as benchmarks
 from peacefs.command import application
 
 _PROGRAM = typer.main.get_command(application)
-#: The folders whose files a page may name.
+#: The folders whose files a page may mention.
 _FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}
 
 
@@ -43,13 +44,13 @@ def test_every_guide_is_named_by_the_readme() -> None:
 @pytest.mark.parametrize("page", all_pages(), ids=_named)
 def test_every_file_that_a_page_names_exists(page: Page) -> None:
     if page.name == "CHANGELOG.md":
-        return  # it tells of what was, too
+        return  # it also mentions files of the past
     named = re.findall(r"`((?:[\w.-]+/)+[\w-]+\.\w+)`", page.prose)
     assert [name for name in named if name.split("/")[0] in _FOLDERS and not (ROOT / name).exists()] == []
 
 
 def test_the_architecture_has_every_package_from_the_top_down() -> None:
-    """As `lint-imports` holds them: who imports stands above what it imports."""
+    """The order is that of `lint-imports`: a package stands above the packages that it imports."""
     drawn = re.findall(r"^(\w+)/ ", Page(ROOT / "ARCHITECTURE.md").blocks("")[0], re.MULTILINE)
     linked = {link.name for link in (ROOT / "peacefs").iterdir() if link.is_symlink()}
     assert set(drawn) == {*linked, "peacefs"} and len(drawn) == len(set(drawn))
@@ -61,13 +62,13 @@ def test_the_architecture_has_every_package_from_the_top_down() -> None:
 
 
 def _check_use(words: list[str]) -> str | None:
-    """Return what is wrong with `peacefs WORDS`; a placeholder in capitals ends it."""
+    """Return the mistake in `peacefs WORDS`, or None. A placeholder in capitals ends the check."""
     command: Any = _PROGRAM
     path = "peacefs"
     rest = list(words)
     while rest and isinstance(command, TyperGroup):
         if rest[0] in {option for parameter in command.params for option in parameter.opts} - {"--help"}:
-            # One of the program's own, with its value.
+            # An option of the program itself, and its value.
             del rest[:2]
             continue
         if rest[0] not in command.commands:
@@ -86,7 +87,7 @@ def _check_use(words: list[str]) -> str | None:
 @pytest.mark.parametrize("page", all_pages(), ids=_named)
 def test_commands_and_their_options_exist(page: Page) -> None:
     if page.name == "CHANGELOG.md":
-        return  # it tells of what was, too
+        return  # it also mentions commands of the past
     wrong = [what for words in page.command_lines("peacefs") if (what := _check_use(words)) is not None]
     assert wrong == []
 
@@ -105,7 +106,7 @@ def _commands(command: Any, path: str) -> set[str]:
     if not isinstance(command, TyperGroup):
         return {path}
     leaves = {leaf for name, inner in command.commands.items() for leaf in _commands(inner, f"{path} {name}")}
-    # `peacefs coordinator` runs one, and has a command besides.
+    # `peacefs coordinator` runs a coordinator, and also has a subcommand.
     return leaves | {path} if command.invoke_without_command else leaves
 
 

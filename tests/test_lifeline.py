@@ -1,4 +1,4 @@
-"""A service tells systemd that it is ready, by the datagram that sd_notify(3) describes."""
+"""A service reports to systemd that it is ready, with the datagram that sd_notify(3) describes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_service_manager_is_told_once_that_a_service_is_ready(
         monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}" if abstract else name)
         announce(None, {})
         assert manager.recv(100) == b"READY=1"
-        # What the service starts does not speak in its name.
+        # Child processes of the service must not notify systemd for it.
         assert "NOTIFY_SOCKET" not in os.environ
         announce(None, {})
         manager.setblocking(False)

@@ -1,4 +1,4 @@
-"""Alert rules and the dashboard: they name metrics that a cluster exposes, and commands that there are."""
+"""Alert rules and the dashboard use only existing metrics and commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parent.parent
 _PROMETHEUS = _ROOT / "deploy" / "prometheus"
 _DASHBOARD = _ROOT / "deploy" / "grafana" / "peacefs.json"
 _SERIES = ("_bucket", "_count", "_sum")
-#: Labels that Prometheus adds, and the series that it makes itself.
+#: Labels that Prometheus adds, and a series that it creates itself.
 _LABELS_OF_PROMETHEUS = {"instance", "job", "le"}
 _OWN_SERIES = {"up"}
 _NAME = re.compile(r"\b((?:peacefs|process)_\w+|up)\b(?:\{([^}]*)\})?")
@@ -28,7 +28,7 @@ _FUNCTIONS = re.compile(r"\b(?:by|on)\s*\(([^)]*)\)")
 
 
 def metrics_of_the_page() -> Mapping[str, set[str]]:
-    """Return the labels of each metric. A test of a running cluster holds the page to what is exposed."""
+    """Return the labels of each metric on the page. Another test compares the page with a running cluster."""
     found = {}
     for line in (_ROOT / "docs" / "metrics.md").read_text().splitlines():
         if line.startswith("| `"):

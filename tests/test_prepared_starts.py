@@ -1,4 +1,4 @@
-"""Processes that tests fork from a prepared interpreter are as those that begin anew."""
+"""Processes that tests fork from a prepared interpreter behave like newly started ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.waiting import wait_until
 _PEACEFS = (sys.executable, "-P", "-m", "peacefs")
 _NOWHERE = {"PEACEFS_COORDINATOR": "http://127.0.0.1:1"}
 
-#: A worker of tests that starts a coordinator, says both pids, and waits.
+#: A test worker that starts a coordinator, prints both pids, and waits.
 _WORKER = """
 import sys
 from support.prepared_starts import prepare
@@ -130,7 +130,7 @@ def _runs(pid: str) -> bool:
 
 
 def _held(pid: int) -> set[str]:
-    """Return what a process has open; it may close some of that meanwhile."""
+    """Return the open files of a process, which may close some of them meanwhile."""
     held = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The threat model promises nothing for which there is no test, and names only tests that exist."""
+"""Every promise of the threat model has a test, and every test that it names exists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TESTS = {
     for path in (_ROOT / "tests").rglob("test_*.py")
     for name in re.findall(r"def (test_\w+)\(", path.read_text())
 }
-#: The actors that the page must speak of.
+#: The actors that the page must describe.
 _ACTORS = (
     "a stranger on the network",
     "a user with a token",

@@ -1,4 +1,4 @@
-"""The choice of a Python by `setup.sh` among those of a machine. These Pythons are scripts that stand for some."""
+"""Which Python `setup.sh` chooses on a machine. Scripts stand in for the Pythons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 SETUP = Path(__file__).parents[1] / "setup.sh"
-#: Answers what `setup.sh` asks and makes an environment with itself in it, into which nothing can be installed.
+#: Answers the questions of `setup.sh`, and makes an environment that contains only itself, without a working pip.
 PYTHON = """#!/bin/sh
 case "$*" in
     *version_info*) exit {too_old} ;;
@@ -25,7 +25,7 @@ esac
 
 
 class Machine:
-    """With these Pythons first on its PATH."""
+    """A machine with these Pythons first on its PATH."""
 
     def __init__(self, directory: Path) -> None:
         self.bin = directory / "bin"
@@ -41,7 +41,7 @@ class Machine:
         return python
 
     def set_up(self, python: str | Path | None = None) -> str:
-        """Run the script up to where packages are installed, and return its output."""
+        """Run the script until it installs packages; return its output."""
         environment = {"PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHON": str(python or "")}
         done = subprocess.run(
             [SETUP, self._environment], env=environment, capture_output=True, text=True, timeout=180, check=False

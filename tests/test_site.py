@@ -1,4 +1,4 @@
-"""The documentation site is built without a network and without a warning, with every page and command in it."""
+"""The documentation site is built without a network or warnings, and has every page and command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_site_has_every_page_command_route_and_error_and_fetches_nothing(tmp_pat
     errors = (target / "reference" / "errors.html").read_text()
     assert [code for code in BY_CODE if code not in errors] == []
     rest = (target / "reference" / "rest.html").read_text()
-    # Each route has an example, which was asked of a coordinator when the site was built, or says why it has none.
+    # Each route has an example, recorded from a coordinator during the build, or says why it has none.
     routes = re.findall(r"<h2>((?:GET|PUT|POST|DELETE) /v1/[^<]*)<", rest)
     assert len(routes) > 50
     assert len(routes) == len(re.findall(r"http://coordinator:9870/v1/", rest)) + rest.count("No example: ")

@@ -1,4 +1,4 @@
-"""The units for systemd: it takes them, finds them hardened, and they use commands and options that exist."""
+"""The systemd units: systemd accepts them, they are hardened, and they use existing commands and options."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from peacefs.command import application
 
 _UNITS = sorted((Path(__file__).parents[1] / "deploy" / "systemd").glob("*.service"))
-#: The most that `systemd-analyze security` may say, of 10: an unhardened service has 9.6.
+#: Maximum exposure, out of 10, in `systemd-analyze security`; a unit without hardening has 9.6.
 _EXPOSURE_MAX = 2.5
-#: The agent is root, which gives queries the accounts of their users.
+#: The agent runs as root, because it starts queries under their users' accounts.
 _EXPOSURE_OF_AGENT_MAX = 3.1
 
 
@@ -39,7 +39,7 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def installed(path: Path, directory: Path) -> Path:
-    """Return the unit as it is where peacefs lies elsewhere: systemd looks whether the program is there."""
+    """Return the unit with a program path that exists here, since systemd checks that the program exists."""
     program = directory / "peacefs"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -51,7 +51,7 @@ def installed(path: Path, directory: Path) -> Path:
 @pytest.mark.parametrize("path", _UNITS, ids=lambda path: path.stem)
 def test_unit_is_taken_by_systemd(path: Path, tmp_path: Path) -> None:
     done = analyze("verify", "--man=no", str(installed(path, tmp_path)))
-    # Warnings of other units of this machine are not ours.
+    # Ignore warnings about other units of this machine.
     said = [line for line in (done.stderr + done.stdout).splitlines() if path.name in line or "peacefs" in line]
     assert said == []
 
@@ -72,7 +72,7 @@ def test_unit_uses_commands_and_options_that_exist(path: Path) -> None:
     assert program.endswith("/peacefs")
     shown = CliRunner().invoke(application, [command, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert shown.exit_code == 0
-    # Those that the comment at its head suggests, too.
+    # Include the options that the comment at the head of the unit suggests.
     suggested = re.search(r"PEACEFS_OPTIONS=(.*)", path.read_text())
     assert suggested is not None
     for option in (word for word in [*words, *suggested[1].split()] if word.startswith("--")):

@@ -1,4 +1,4 @@
-"""Nodes of dataflows in processes of their own are forked from an interpreter that imported what they import."""
+"""Fork the node processes of dataflows from an interpreter that has imported their modules."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from support import prepared_starts
 
 @pytest.fixture(autouse=True)
 def _prepared_nodes(request: pytest.FixtureRequest) -> None:
-    """Begin it for tests that start processes: a host starts its nodes on threads of its own."""
+    """Start the prepared interpreter before a test: a host starts its nodes on its own threads."""
     if request.node.get_closest_marker("cluster"):
         prepared_starts.begin("node")

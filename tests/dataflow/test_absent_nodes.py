@@ -1,4 +1,4 @@
-"""A node is gone for long: memory stays bounded, the source waits, and no row is lost or repeated."""
+"""A node is away for long: memory stays bounded, the source waits, and no row is lost or repeated."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def assert_is_bounded(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_memory_is_bounded_while_all_nodes_are_gone_for_a_minute(seed: int) -> None:
-    """Nobody takes rows: the source fills its buffer and waits, and is heard out when the nodes are back."""
+    """Nobody takes rows: the source fills its buffer and waits. It goes on when the nodes are back."""
     expected = run(seed, 2, rows_every_s=0.01)
     step = expected.steps // 3
     gone = [Kill(step, "node-1", back_after_s=60.0), Kill(step, "node-2", back_after_s=61.0)]
@@ -65,7 +65,7 @@ def test_memory_is_bounded_while_all_nodes_are_gone_for_a_minute(seed: int) -> N
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_memory_is_bounded_while_a_node_is_gone_for_a_minute(seed: int) -> None:
-    """The other one has both units meanwhile, and rows go on for more than a minute."""
+    """The other node runs both units meanwhile, and rows keep coming for more than a minute."""
     expected = run(seed, 2, rows_every_s=1.5)
     assert expected.seconds > 70
     for node in ("node-1", "node-2"):
@@ -76,7 +76,7 @@ def test_memory_is_bounded_while_a_node_is_gone_for_a_minute(seed: int) -> None:
 
 
 class _Endless:
-    """A source that has rows until it is told to end, and says how many it was asked for."""
+    """A source that has rows until it is told to end. It records how many were requested."""
 
     def __init__(self) -> None:
         (self.first,) = input_rows(1, batches=1, size=64)
@@ -85,13 +85,13 @@ class _Endless:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while self.taken < self.last:
-            # The same keys and times again and again, and values of their own.
+            # Keys and times repeat, but values do not.
             values = np.arange(self.taken * 64, self.taken * 64 + 64)
             self.taken += 1
             yield self.first.set_column(2, "value", pa.array(values))
 
     def waits(self) -> bool:
-        """Return whether nothing was asked for during a second."""
+        """Return whether no rows were requested during a second."""
         before = self.taken
         time.sleep(1.0)
         return self.taken == before
@@ -100,7 +100,7 @@ class _Endless:
 @pytest.mark.cluster
 @pytest.mark.parametrize("unit", ["first", "second"])
 def test_memory_is_bounded_while_a_process_hangs(unit: str, tmp_path: Path) -> None:
-    """It is stopped, and not yet taken for dead: what waits for it is bounded, and goes on where it was."""
+    """The process is stopped but not yet considered dead. Data for it is bounded, and it continues later."""
     source = _Endless()
     batch = source.first.nbytes
     bounds = Bounds(credit_bytes=16 * batch, buffer_bytes_max=64 * batch)
@@ -120,7 +120,7 @@ def test_memory_is_bounded_while_a_process_hangs(unit: str, tmp_path: Path) -> N
             wait_until(source.waits, "the source to wait")
             assert source.taken < source.last, "the source was at its end"
             delivered = len(seen) // 64
-            # The buffers of the source and of each unit, their credits, and what is on its way between them.
+            # The buffers of the source and of each unit, the units' credit, and the data in transit.
             assert source.taken - delivered < 4 * (64 + 16)
             source.last = source.taken + 100
         finally:

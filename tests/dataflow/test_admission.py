@@ -1,4 +1,4 @@
-"""A technique that cannot give what is asked for is refused before anything begins, in one line."""
+"""A query is refused before it begins, in one line, if its technique cannot give the requested guarantee."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def network_of(kind: OperatorClass) -> Network:
 
 
 def counting() -> Network:
-    """Return a function of which nobody has said which rows its state depends on."""
+    """Return a function without declarations of which rows its state depends on."""
     query = Query("counting")
     query.source("in", SCHEMA, time="at").process(lambda rows, state: rows, name="counter").sink("out")
     return query.network()
@@ -85,7 +85,7 @@ def test_guarantee_that_a_technique_cannot_give_is_refused(
 
 
 def test_guarantee_that_no_technique_gives_is_refused_without_naming_one() -> None:
-    """A standby repeats what is recorded: not a function that asks the clock."""
+    """A standby repeats recorded results, which does not work for a function that reads the clock."""
     query = Query("clock")
     stream = query.source("in", SCHEMA, time="at")
     stream.process(lambda rows, state: rows, remembers="0s", deterministic=False, name="asks").sink("out")
@@ -116,7 +116,7 @@ def test_function_that_does_not_say_what_its_state_depends_on_is_refused(precise
 
 
 def test_precise_upstream_backup_of_windows_whose_input_it_makes_wrong_at_first_is_refused() -> None:
-    """Windows of rows begin where their count says, which takes the input as it was from the first row on."""
+    """A window of rows begins at a row number, so it needs its input unchanged from the first row on."""
     query = Query("behind")
     stream = query.source("in", SCHEMA, time="at").sort("1s", name="sorted").count_window(3)
     stream.aggregate(F.count(), name="counted").sink("out")
@@ -134,7 +134,7 @@ def test_function_that_a_replay_does_not_repeat_is_refused_where_precise_is_said
     query.source("in", SCHEMA, time="at").map(lambda rows: rows, deterministic=False, name="samples").sink("out")
     with pytest.raises(InvalidQuery, match=r"cannot be precise for operator 'samples'.* or give precise=False"):
         admit(query.network(), technique)
-    # SGuard runs it, and promises less.
+    # SGuard can run it with a weaker promise.
     admit(query.network(), SGuard(interval_s=1), Recovery.DIVERGENT)
     with pytest.raises(InvalidQuery, match=r"by 'samples', and precise is asked for"):
         admit(query.network(), SGuard(interval_s=1), Recovery.PRECISE)

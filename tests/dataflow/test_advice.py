@@ -1,4 +1,4 @@
-"""Advice on a technique: held against what the benchmarks found, and refused with reasons."""
+"""Advice on a technique: compared with the results of the benchmarks, and refused with reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from peacefs.dataflow.advice.measure import measure, remembered_s
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
 
-#: The query of `benchmarks recovery_costs` at 10,000 rows a second, M of 50 ms: windows of 100 ms every 10 ms.
+#: The query of `benchmarks recovery_costs` at 10,000 rows/s: windows of 100 ms every 10 ms, checkpoints every 50
+#: ms.
 _MEASURED_LOAD = QueryLoad(
     rate=10_000,
     processing_s=60e-6,
@@ -36,7 +37,7 @@ _MEASURED_LOAD = QueryLoad(
     open_windows=1_000,
     units=3,
 )
-#: The figures of the same command on a quiet machine: processor and bytes over links of amnesia's, recovery in s.
+#: Results of that command on a quiet machine: processor and link bytes relative to amnesia, and recovery in s.
 _MEASURED = {
     "UpstreamBackup": (1.05, 1.02, 0.050),
     "ActiveStandby": (1.64, 1.88, 0.010),
@@ -69,7 +70,7 @@ def by_technique(options: Mapping[str, Option] | list[Option]) -> dict[str, Opti
 
 
 def test_estimates_order_the_techniques_as_the_benchmark_does() -> None:
-    """Compare orders where the benchmark tells techniques apart, and ranges of recovery."""
+    """Compare the order only where the benchmark distinguishes techniques, and recovery times by their ranges."""
     parameters = Parameters(interval_s=0.05, checkpoint_s=0.05)
     found = {name: estimate(name, _MEASURED_LOAD, Machines(), parameters) for name in _MEASURED}
     assert max(found, key=lambda name: found[name].links) == "PassiveStandby"
@@ -96,7 +97,7 @@ def test_advice_changes_with_what_the_owner_can_bear() -> None:
     assert advise(logins(), load, Demand(Recovery.GAP))[0].technique == "Amnesia"
     quick = advise(logins(), load, Demand(recovery_s_max=0.045))[0]
     assert quick.technique == "ActiveStandby"
-    # Little changes between copies of a state that is small, but a checkpoint's interval is replayed.
+    # For a small state, little changes between copies; but the input since the last checkpoint is replayed.
     still = QueryLoad(**{**vars(load), "copied_bytes_s": 10_000.0})
     assert advise(logins(), still, Demand(recovery_s_max=0.2))[0].technique == "PassiveStandby"
 
@@ -108,7 +109,7 @@ def test_advice_names_what_no_technique_keeps() -> None:
 
 
 def test_advice_counts_what_a_commit_costs_however_small_it_is() -> None:
-    """With few rows a second a log that is committed 20 times a second costs more than a second node."""
+    """At a low row rate, a log that is committed 20 times a second costs more than a second node."""
     few = QueryLoad(**{**vars(_MEASURED_LOAD), "rate": 1_000.0})
     found = {name: estimate(name, few, Machines(), Parameters()) for name in _MEASURED}
     assert found["CEC"].processor > found["ActiveStandby"].processor > found["SGuard"].processor
@@ -118,7 +119,7 @@ def test_load_of_a_query_is_measured_on_a_sample_of_its_rows() -> None:
     load = measure(logins(), {"events": sample(8_000, 4_000)}, 4_000)
     assert load.rate == 4_000 and load.remembered_s == 1.0
     assert load.processing_s > 0 and 10 < load.row_bytes < 60
-    # 100 failures of 200 addresses in half a second: each of them is in two windows.
+    # 100 failed logins from 200 addresses in half a second; each failure is in two windows.
     assert 0.1 < load.selectivity < 1.0
     assert load.state_bytes > 0
     assert load.copied_bytes_s >= load.changed_bytes_s > 0

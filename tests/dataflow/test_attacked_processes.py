@@ -1,7 +1,7 @@
-"""Nodes in real processes that are killed and stopped at random, one after the other, while a query runs.
+"""Nodes in real processes that are killed and stopped at random, one after another, while a query runs.
 
-Whatever the technique, the output is as without that. One seed of each is a few attacks; PEACEFS_SEEDS=n plays n
-seeds, each with more attacks than the one before.
+Under every technique the output equals that of a run without attacks. A seed has a few attacks. PEACEFS_SEEDS=n
+plays n seeds, each with more attacks than the one before.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from tests.simulation.seeds import seeds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-# Nodes do not have the folder of the tests: functions of samples travel to them whole.
+# Nodes do not have the tests' modules, so functions of samples are pickled by value.
 cloudpickle.register_pickle_by_value(support.dataflows)
 
-#: After so long a node is taken for dead, unless the kernel says that it is at work, however busy the machine is.
+#: Time until a silent node is considered dead, unless the kernel reports that it is running.
 _SILENCE_S = 3.0
-#: Neighbours of a ring know nothing of the kernel.
+#: Neighbours on a ring do not ask the kernel.
 _SILENCE_OF_NEIGHBOURS_S = 8.0
 _UNITS = ("first", "second")
-#: They are hit elsewhere as well, and here only if it may take longer.
+#: Other tests attack these nodes as well; attack them here only in longer runs.
 _WITH_ATTACKS_OF_THEIR_OWN = [UpstreamBackup(precise=True), Flux()] if "PEACEFS_SEEDS" in os.environ else []
-#: Batches that come while nodes are attacked, one after the other for ever, and those that come afterwards.
+#: Number of batches that arrive during the attacks, repeated as needed, and of those that arrive afterwards.
 _BATCHES, _AFTERWARDS = often(200, 400), 40
 
 
 class Attacks:
-    """A series of attacks under a seed: SIGKILL and SIGSTOP, each at least once, of nodes by chance."""
+    """A series of attacks under a seed: SIGKILL and SIGSTOP, each at least once, on random nodes."""
 
     def __init__(self, seed: int, host: LocalProcesses, lost: list[str]) -> None:
         self._chance = random.Random(seed)
@@ -73,7 +73,7 @@ class Attacks:
         self.happened: list[str] = []
 
     def run(self, choose: Callable[[], list[str]], whole: Callable[[], object]) -> None:
-        """`choose` names the nodes that may be hit; before each attack the query has to be `whole`."""
+        """Run the attacks, each when the query is `whole`. `choose` returns the nodes that may be hit."""
         for attack in self._waiting:
             wait_until(whole, f"a query that can lose a node, after {self.happened}")
             time.sleep(self._chance.uniform(0.0, 0.3))
@@ -88,7 +88,7 @@ class Attacks:
         wait_until(lambda: self._lost.count(node) > before, f"the loss of {node}")
 
     def _stop(self, node: str) -> None:
-        """Silence a node until others have taken it for dead; then it goes on as if nothing had been."""
+        """Stop a node until the others consider it dead; then let it continue."""
         before = self._lost.count(node)
         pid = self._host.pids()[node]
         os.kill(pid, signal.SIGSTOP)
@@ -107,7 +107,7 @@ def _observer(lost: list[str]) -> RunOptions:
 
 
 def _fed(made: Sequence[pa.RecordBatch], over: threading.Event) -> Iterator[pa.RecordBatch]:
-    """Yield batches slowly until the attacks are over, and the rest then."""
+    """Yield batches slowly until the attacks are over, then the rest."""
     for rows in made[:_BATCHES]:
         over.wait(0.03)
         yield rows
@@ -134,7 +134,7 @@ def _given(seed: int) -> tuple[Sample, list[pa.RecordBatch]]:
 
 @cache
 def _unharmed(seed: int) -> list[Row]:
-    """Return the output of a run without a failure, whatever the technique."""
+    """Return the output of a run without a failure, which is the same for all techniques."""
     sample, made = _given(seed)
     return SeededRun(sample.network, Amnesia(), {"in": made}, seed=1).run(until_s=1e6).rows("out")
 
@@ -161,7 +161,7 @@ def test_attacked_processes_put_out_what_unharmed_ones_do(technique: Technique, 
         observed.extend(_rows(batch))
 
     def whole() -> bool:
-        # A process is started in place of one that has ended when its loss was dealt with, and not before.
+        # A replacement process is started only after the loss of its predecessor was handled.
         if not all(map(_is_alive, host.pids().values())):
             return False
         if technique.replicas.paired and not all(map(run.survives_loss_of, _UNITS)):
@@ -198,7 +198,7 @@ def _counted() -> Network:
 
 @pytest.mark.parametrize("seed", seeds(1))
 def test_attacked_processes_of_a_ring_count_each_tuple_once(seed: int, tmp_path: Path) -> None:
-    """A node that is killed or refused is started again, as a spare, which joins in its place."""
+    """A killed or refused node restarts as a spare, which joins the ring in its place."""
     nodes = 4
     made = input_rows(seed, batches=_BATCHES + _AFTERWARDS, size=4)
     observed: Counter[Row] = Counter()
@@ -209,7 +209,7 @@ def test_attacked_processes_of_a_ring_count_each_tuple_once(seed: int, tmp_path:
         observed.update(_rows(batch))
 
     def whole() -> bool:
-        """Return whether other nodes are on the ring in place of those that were lost."""
+        """Return whether the ring is complete again, without any of the lost nodes."""
         return len(run.ring()) == nodes and not set(lost) & set(run.ring())
 
     host = LocalProcesses(nodes, DirectoryCheckpoints(tmp_path))

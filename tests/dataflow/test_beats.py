@@ -1,4 +1,4 @@
-"""A node that is busy for long with one batch is not taken for dead: a thread says that its process runs."""
+"""A node that is busy with one batch for long is not considered dead: a thread sends its heartbeats."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ALIVE = NodeAlive("node-1", "session")
 
 
 class Listener:
-    """A server that notes what comes, each connection by itself."""
+    """A server that records what it receives, separately for each connection."""
 
     def __init__(self) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
@@ -78,7 +78,7 @@ class Listener:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        # A thread that accepts holds the socket open until it is shut down.
+        # A thread in accept() keeps the socket open until the socket is shut down.
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self.hang_up()
@@ -128,7 +128,7 @@ def test_beats_reach_others_while_one_is_not_there(listener: Listener) -> None:
 
 
 def test_beats_end_when_a_node_does_not_come_round(listener: Listener) -> None:
-    """It is hung then, and others are to take over."""
+    """The node hangs then, and others must take over."""
     with closing(beats(busy_s_max=0.5)) as thread:
         thread.start()
         thread.note([listener.address])
@@ -143,13 +143,13 @@ def test_beats_end_when_a_node_does_not_come_round(listener: Listener) -> None:
 
 
 def first_dead_s(monitor: Monitor, most_s: int) -> float | None:
-    """Return when a node is found dead."""
+    """Return the time when a node is found dead, or None."""
     return next((tenth / 10 for tenth in range(2, 10 * most_s) if monitor.find_dead(tenth / 10)), None)
 
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_last_beat_of_a_process_that_has_ended_does_not_keep_it_alive(ended: bool) -> None:
-    """Its connection breaks, then comes what it had sent over another one. Without word of its end it may live."""
+    """A message arrives on another connection after one broke. The node may live unless its end is known."""
     members = arrange(["node-1", "node-2"], 1)
     monitor = Monitor(NodeContext("node-1", members, (), RingSettings(silence_s=60.0), DictTable), 0.0)
     assert monitor.find_dead(0.1) == []
@@ -162,7 +162,7 @@ def test_last_beat_of_a_process_that_has_ended_does_not_keep_it_alive(ended: boo
     assert found_s < 1.0 if ended else found_s > 59.0
 
 
-#: A node may be silent for so long, and one batch takes longer.
+#: The time that a node may be silent is shorter than the time for one batch.
 _SILENCE_S, _BUSY_S = 1.0, 3.0
 
 
@@ -172,7 +172,7 @@ _SILENCE_S, _BUSY_S = 1.0, 3.0
     "technique", [ActiveStandby(), PeerRing(silence_s=_SILENCE_S)], ids=lambda technique: technique.name
 )
 def test_busy_node_is_not_taken_for_dead(technique: Technique, tmp_path: Path) -> None:
-    """A function that takes longer for a batch than a node may be silent costs no take-over."""
+    """If a function takes longer for a batch than a node may be silent, there is no takeover."""
 
     def slow(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
         if 0 in rows.column("value").to_pylist():

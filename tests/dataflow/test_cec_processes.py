@@ -1,4 +1,4 @@
-"""CEC on processes of this machine: nodes are killed and stopped, the program that started the query dies."""
+"""CEC on local processes: nodes are killed and stopped, and the program that started the query dies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from peacefs.protocol.errors import QueryFailed
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 _BATCHES = 60
-#: Batches that wait until the failure is over.
+#: Batches that arrive only after the failure is over.
 _HELD_BACK = 20
 
 
@@ -42,7 +42,7 @@ def expected_rows(sample: Sample) -> list[Row]:
 
 
 class Played:
-    """A query of which some batches come at once, and the rest when `go_on` is called."""
+    """A query that receives some batches at once, and the rest after `go_on` is called."""
 
     def __init__(self, root: Path, network: OperatorClass) -> None:
         self.sample = SAMPLES[network]()
@@ -67,7 +67,7 @@ class Played:
         self._over.set()
 
     def logs(self, unit: str) -> set[str]:
-        """Return the numbers of the logs of a unit that hold tuples."""
+        """Return the logs of a unit that contain tuples."""
         streams = self.checkpoints.segments().streams()
         return {name.split()[1] for name in streams if name.startswith(f"{unit} ") and name.endswith("windows")}
 
@@ -98,7 +98,7 @@ def test_cec_makes_up_for_a_process_that_is_killed(tmp_path: Path, network: Oper
 
 
 def test_cec_does_not_wait_for_a_process_that_is_stopped(tmp_path: Path) -> None:
-    """It holds the lock of its log, and goes on writing there when it comes back."""
+    """The stopped process holds the lock of its log, and continues to write when it resumes."""
     played = Played(tmp_path, OperatorClass.CONVERGENT_CAPABLE)
     with played.start() as run:
         wait_until(lambda: played.logs("second"), "a log of the unit")
@@ -115,12 +115,12 @@ def test_cec_does_not_wait_for_a_process_that_is_stopped(tmp_path: Path) -> None
 
 
 def test_cec_goes_on_after_the_death_of_its_driver(tmp_path: Path) -> None:
-    """Nodes end with the program that started them; the next one goes on with what the logs say."""
+    """Nodes end with the program that started them. The next program continues from the logs."""
     played = Played(tmp_path, OperatorClass.DETERMINISTIC)
     with played.start():
         wait_until(lambda: len(played.observed) > 5 and played.logs("first"), "rows, and a log")
         seen = len(played.observed)
-        # The thread that waits for rows would hold the end up.
+        # The thread that waits for rows would delay the exit.
         played.go_on()
     with played.start(RunOptions(resume=True)) as run:
         run.wait(PATIENCE_S)
@@ -129,7 +129,7 @@ def test_cec_goes_on_after_the_death_of_its_driver(tmp_path: Path) -> None:
 
 
 def test_cec_says_that_a_log_is_rotten(tmp_path: Path) -> None:
-    """A record in the middle is not what was written: the query stops, and puts out no wrong rows."""
+    """A record in the middle of a log is corrupt: the query stops, and produces no wrong rows."""
     played = Played(tmp_path, OperatorClass.DETERMINISTIC)
     with played.start() as run:
         wait_until(lambda: len(played.observed) > 5 and played.logs("first"), "rows, and a log")
@@ -138,7 +138,7 @@ def test_cec_says_that_a_log_is_rotten(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGSTOP)
         (segment,) = (tmp_path / "logs").glob("first*windows/*.log")
         data = bytearray(segment.read_bytes())
-        # In the middle of the last record, which a load reads first.
+        # Corrupt the middle of the last record, which a load reads first.
         data[-200] ^= 0xFF
         segment.write_bytes(data)
         os.kill(pid, signal.SIGKILL)

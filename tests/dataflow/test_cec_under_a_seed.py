@@ -1,4 +1,4 @@
-"""CEC after a failure at every step of a run: the output is that of a run without it, row for row."""
+"""CEC with a failure at any step of a run: the output is row for row that of a run without a failure."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from peacefs.protocol.errors import InvalidQuery
 class Windows(Sample):
     @property
     def windowed(self) -> str:
-        """The unit with the windows."""
+        """The name of the unit with the windows."""
         kinds = {unit.name: {node.specification.kind for node in unit.operators} for unit in self.network.units}
         return next(name for name, found in kinds.items() if found & {"aggregate", "join"})
 
 
 def counted() -> Windows:
-    """Windows of three rows by key that do not overlap, with a mean, which has two accumulators, and a text."""
+    """Return non-overlapping windows of three rows per key, with a mean (two accumulators) and a string."""
     query = Query("counted")
     rows = query.source("in", SCHEMA, time="at").filter(F.col("value") != 5)
     windows = rows.unit("second").key_by("key").count_window(3)
@@ -48,7 +48,7 @@ def counted() -> Windows:
 
 
 def spaced() -> Windows:
-    """Windows of two rows, one for each five: a key has rows that are in none."""
+    """Return windows of two rows in every five: some rows are in no window."""
     query = Query("spaced")
     windows = query.source("in", SCHEMA, time="at").key_by("key").count_window(2, every=5)
     windows.aggregate(F.count(), F.sum("value")).sink("out")
@@ -56,7 +56,7 @@ def spaced() -> Windows:
 
 
 def together() -> Windows:
-    """Windows of all keys together."""
+    """Return windows over all keys together."""
     query = Query("together")
     windows = query.source("in", SCHEMA, time="at").count_window(7)
     windows.aggregate(F.count(), F.sum("value")).sink("out")
@@ -64,7 +64,7 @@ def together() -> Windows:
 
 
 def late() -> Windows:
-    """Time windows whose rows come out of order, some too late for theirs."""
+    """Return time windows over rows that come out of order, some too late for their windows."""
     query = Query("late")
     windows = query.source("in", SCHEMA, time="at").key_by("key").window("3s", every="1s", lateness="1s")
     windows.aggregate(F.count(), F.sum("value"), F.min("value")).sink("out")
@@ -96,7 +96,7 @@ QUERIES: dict[str, Callable[[], Windows]] = {
 
 
 def cec() -> CEC:
-    """Commit and check so often that every step of them is met."""
+    """Return a CEC that commits and checks often, so that failures hit every stage."""
     return CEC(Targets(extent=1.0, replay_rows=6), interval_s=0.005, period_s=0.02, commit_s=0.02)
 
 
@@ -110,14 +110,14 @@ def rows_of(sample: Sample, seed: int) -> dict[str, list[pa.RecordBatch]]:
 
 
 def play(sample: Sample, technique: Technique, *failures: Failure, seed: int = 1, given: int = 1) -> Outcome:
-    """`given`: the seed of the rows."""
+    """Play a run; `given` is the seed of the rows."""
     how = {"seed": seed, "failures": failures, "times": VirtualTimes(rows_every_s=0.04, store_s=0.03)}
     return SeededRun(sample.network, technique, rows_of(sample, given), **how).run()  # type: ignore[arg-type]
 
 
 @cache
 def unharmed(name: str, given: int = 1) -> tuple[Windows, Outcome]:
-    """Play a run without a failure; it gives what the same query gives with nothing to recover by."""
+    """Play a run without a failure, and check that it gives the same rows as Amnesia."""
     sample = QUERIES[name]()
     return sample, expected_of(sample, given)
 
@@ -131,7 +131,7 @@ def expected_of(sample: Sample, given: int = 1) -> Outcome:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_cec_is_precise_after_a_failure_at_any_step(name: str) -> None:
-    """Each node is killed before a step: of a commit, a check, a trim, a load, a replay."""
+    """Each node is killed at steps during a commit, a check, a trim, a load, and a replay."""
     sample, expected = unharmed(name)
     assert expected.checkpoints_stored > 3
     assert cec().promises(sample.network.operator_class) is Recovery.PRECISE
@@ -152,7 +152,7 @@ def test_cec_is_precise_for_units_without_windows() -> None:
 
 
 def test_cec_is_precise_for_each_output_of_a_unit() -> None:
-    """The unit puts out rows, windows over them, and what is left of those windows."""
+    """The unit outputs its rows, windows over them, and a filtered stream of these windows."""
     query = Query("outputs")
     rows = query.source("in", SCHEMA, time="at").filter(F.col("value") != 5)
     windows = rows.key_by("key").count_window(3).aggregate(F.sum("value"))
@@ -184,7 +184,7 @@ def test_cec_is_precise_after_a_crash_in_the_middle_of_a_recovery(name: str) -> 
 
 @pytest.mark.parametrize("seed", seeds(60))
 def test_cec_is_precise_whatever_fails(seed: int) -> None:
-    """Several failures of any kind under any choice of windows; a node stays to go on."""
+    """Several failures of any kind, with any choice of windows; some node always survives."""
     chance = random.Random(seed)
     given = rows_seed(seed)
     sample, expected = unharmed(chance.choice(list(QUERIES)), given)
@@ -258,7 +258,7 @@ def test_cec_refuses_parameters_that_cannot_be(make: Callable[[], object], reaso
 
 
 def test_windows_are_checked_early_when_producers_run_out_of_room() -> None:
-    """No target wants a check, and rows of open windows fill the room of producers: the query ends."""
+    """Rows of open windows fill the producers' buffers, but no target asks for a check. The query ends."""
     query = Query("long windows")
     events = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
     windows = events.unit("second").key_by("key").window("1h")

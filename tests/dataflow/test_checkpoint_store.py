@@ -1,4 +1,4 @@
-"""The contract of checkpoint stores, kept by the one in memory, by a directory and by peacefs."""
+"""The contract of checkpoint stores: in memory, in a directory, and on peacefs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_checkpoint_that_was_deleted_is_gone(store: UnitCheckpoints) -> None:
 
 
 def test_checkpoints_that_are_older_than_those_retained_go(store: UnitCheckpoints) -> None:
-    """Those of earlier starts, which nobody recorded, among them; other units keep theirs."""
+    """Unrecorded checkpoints of earlier starts go, too; checkpoints of other units stay."""
     for checkpoint in ((1, 5), (1, 9), (2, 1), (2, 2)):
         put(store, "unit", checkpoint, "kept")
     put(store, "unit-1", (1, 1), "kept")
@@ -89,7 +89,7 @@ def test_record_is_replaced_whole(store: UnitCheckpoints) -> None:
 
 @pytest.mark.cluster
 def test_replicas_of_a_checkpoint_are_told_by_datanode(shared_cluster: LocalCluster, home: str) -> None:
-    """With three replicas on three datanodes each has all of it; so a unit is recovered beside any of them."""
+    """With three replicas on three datanodes, each has the whole checkpoint for a recovery beside it."""
     store = PeaceCheckpoints(shared_cluster.http_address, home, user="alice")
     put(store, "unit", (1, 1), "value" * 10_000)
     held = store.replicas("unit", (1, 1))

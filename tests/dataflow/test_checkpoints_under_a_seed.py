@@ -1,4 +1,4 @@
-"""Checkpoints that wait, are told to come back, are cut short; and a crash at every step of their way."""
+"""Checkpoints that wait, are postponed or interrupted, and crashes at every step of a checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def play(sample: Sample, *failures: Failure, seed: int = 1, **other_times: float
 
 @pytest.mark.parametrize("network", _NOT_ARBITRARY, ids=str)
 def test_checkpoint_that_is_told_not_now_comes_back(network: OperatorClass) -> None:
-    """Half of all are cancelled; those that come later hold all that had changed since the last one."""
+    """Half of all checkpoints are postponed; later ones contain all changes since the last one."""
     sample = SAMPLES[network]()
     expected = play(sample)
     calm = play(sample, not_now=0.5)
@@ -44,7 +44,7 @@ def test_checkpoint_that_is_told_not_now_comes_back(network: OperatorClass) -> N
 
 @pytest.mark.parametrize("store_s", [0.0, 0.3], ids=["quick store", "slow store"])
 def test_checkpoint_survives_a_crash_at_each_of_its_steps(store_s: float) -> None:
-    """Taken, stored, recorded, acknowledged, producers trimmed: a crash of either node between any two steps."""
+    """Either node crashes between any two steps: taken, stored, recorded, acknowledged, trimmed."""
     sample = SAMPLES[OperatorClass.DETERMINISTIC]()
     expected = play(sample, store_s=store_s)
     for first, node in enumerate(("node-1", "node-2")):
@@ -56,7 +56,7 @@ def test_checkpoint_survives_a_crash_at_each_of_its_steps(store_s: float) -> Non
 
 @pytest.mark.parametrize("seed", seeds(8))
 def test_recovery_survives_a_crash_at_any_of_its_steps(seed: int) -> None:
-    """The node that takes over dies, too, at every step after the first death; then the first one is back."""
+    """The node that takes over dies at every step after the first death; then the first node is back."""
     sample = SAMPLES[_NOT_ARBITRARY[seed % len(_NOT_ARBITRARY)]]()
     expected = play(sample, seed=seed)
     first = expected.steps // 2
@@ -67,7 +67,7 @@ def test_recovery_survives_a_crash_at_any_of_its_steps(seed: int) -> None:
 
 
 def test_recovery_is_reported_when_the_unit_has_caught_up() -> None:
-    """Rows go on for long after, so that the run does not end with the report on its way."""
+    """Rows keep coming for long afterwards, so that the run does not end before the report arrives."""
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     expected = play(sample, rows_every_s=1.0)
     assert expected.recoveries == 0
@@ -77,7 +77,7 @@ def test_recovery_is_reported_when_the_unit_has_caught_up() -> None:
 
 
 def test_memory_is_bounded_while_no_checkpoint_can_start_for_a_minute() -> None:
-    """All are told to come back later: producers keep what they may, and the source waits; then all goes on."""
+    """All checkpoints are postponed: producers keep what they may, and the source waits; then all continues."""
     sample = repeatable()
     rows = sample.rows(1, batches=60)
     batch = max(batch.nbytes for batch in rows["in"])
@@ -105,12 +105,12 @@ def test_memory_is_bounded_while_no_checkpoint_can_start_for_a_minute() -> None:
     assert observed.checkpoints_cancelled > 30
     assert 0 < observed.held_bytes_max < bounds.buffer_bytes_max + 2 * batch
     assert observed.queued_bytes_max < bounds.credit_bytes + 2 * batch
-    # All of a unit's state, and one copy of each page that changed while a checkpoint waited.
+    # The whole state of a unit, and a copy of each page that changed while a checkpoint waited.
     assert observed.state_bytes_max < 40 * bounds.page_bytes
 
 
 def test_checkpoint_is_taken_early_when_producers_run_out_of_room() -> None:
-    """The interval is a minute, and rows come that fill the room of producers several times: none waits."""
+    """Within the interval of a minute, the rows would fill the producers' buffers several times; no row waits."""
     sample = repeatable()
     rows = sample.rows(1, batches=60)
     batch = max(batch.nbytes for batch in rows["in"])
@@ -125,13 +125,13 @@ def test_checkpoint_is_taken_early_when_producers_run_out_of_room() -> None:
 
 
 def test_unit_with_a_function_of_its_own_state_is_precise() -> None:
-    """A table of declared columns, changed a batch at a time, and rows that say what it held before."""
+    """The function keeps a table, changes it batch by batch, and outputs its previous values."""
     import pyarrow as pa
 
     from peacefs.state import UnorderedMap
 
     def numbered(rows: pa.RecordBatch, state: UnorderedMap) -> pa.RecordBatch:
-        # The number of the key's rows before each row, whatever the batches.
+        # Return each row with the number of earlier rows of its key, whatever the batches.
         found = dict(
             zip(rows.column("key").to_pylist(), state.find(rows.column("key"))["seen"].to_pylist(), strict=True)
         )

@@ -1,4 +1,4 @@
-"""The closed forms of HA's Tables 3 and 4, with the numbers that the paper gives for its own parameters."""
+"""The closed forms of HA's Tables 3 and 4, with the paper's results for its own parameters."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ UNION = UnitLoad(inputs=2)
 def test_bandwidth_of_acknowledgements_is_that_of_the_paper(
     load: UnitLoad, upstream_backup: float, active_standby: float
 ) -> None:
-    """Table 6, in percent: two numbers of 8 bytes for each input and 50 rows of 50 bytes, and one more."""
+    """Table 6, in percent: two numbers of 8 bytes per 50 input rows of 50 bytes, plus another one."""
     assert 100 * closed_forms.upstream_backup_bandwidth(load) == pytest.approx(upstream_backup)
     assert 100 * closed_forms.active_standby_bandwidth(load) == pytest.approx(active_standby)
 
 
 def test_bandwidth_of_copies_is_that_of_new_rows_and_positions() -> None:
-    # Each row comes out, or comes into the state, of which a tenth comes out; Table 6 says 101.27 and 111.55.
+    # Each row is output, or enters the state, of which a tenth is output. Table 6 says 101.27 and 111.55.
     assert 100 * papers.passive_standby_bandwidth(FILTER) == pytest.approx(101.27, abs=0.5)
     assert 100 * papers.passive_standby_bandwidth(AGGREGATE) == pytest.approx(111.55, abs=1)
 
@@ -42,7 +42,7 @@ def test_bandwidth_of_precise_upstream_backup_has_a_number_with_each_row() -> No
 
 
 def test_recovery_begins_when_the_input_is_redirected() -> None:
-    """K = r + d, and then Q rows are processed for p each."""
+    """K = r + d; after that, Q rows are processed in p each."""
     assert closed_forms.first_row_s(FILTER) == pytest.approx(0.045)
     assert closed_forms.passive_standby_replayed_rows(FILTER) == pytest.approx(25)
     assert closed_forms.passive_standby_recovery_s(AGGREGATE) == pytest.approx(0.045 + 25 * 100e-6)
@@ -55,7 +55,7 @@ def test_recovery_of_an_active_standby_is_to_send_what_it_has_not_trimmed() -> N
     assert closed_forms.active_standby_repeated_rows(FILTER) == pytest.approx(35)
     assert closed_forms.active_standby_recovery_s(FILTER) == pytest.approx(35 * 25e-6)
     assert closed_forms.active_standby_recovery_s(AGGREGATE) == pytest.approx(3.5 * 25e-6)
-    # HA 7.2: precise recovery takes r more.
+    # HA 7.2: precise recovery takes r longer.
     more_s = closed_forms.active_standby_recovery_s(FILTER, precise=True) - 35 * 25e-6
     assert more_s == pytest.approx(FILTER.redirection_s)
 
@@ -80,7 +80,7 @@ def test_longer_intervals_cost_less_and_recover_later() -> None:
 
 
 def _lifetime_s(pairs: list[tuple[int, int]], nodes: int, mttf_s: float, repair_s: float, seed: int) -> float:
-    """Let nodes fail at random times and be repaired, until both of a pair are gone."""
+    """Return the time until both nodes of a pair have failed; nodes fail at random times and are repaired."""
     chance = random.Random(seed)
     back_s = [0.0] * nodes
     fails_s = [chance.expovariate(1 / mttf_s) for _ in range(nodes)]
@@ -96,7 +96,7 @@ def _lifetime_s(pairs: list[tuple[int, int]], nodes: int, mttf_s: float, repair_
 
 @pytest.mark.parametrize(("nodes", "chained"), [(2, False), (8, False), (8, True), (32, True)])
 def test_mttf_of_partition_pairs_is_twice_what_is_played(nodes: int, chained: bool) -> None:
-    """Flux's formula counts the failures of one of a pair; played, either may be the first."""
+    """Flux's formula counts only runs in which one given node of the pair fails first; here either may."""
     mttf_s, repair_s = 1000.0, 5.0
     around = [(node, (node + 1) % nodes) for node in range(0, nodes, 1 if chained else 2)]
     played = statistics.mean(_lifetime_s(around, nodes, mttf_s, repair_s, seed) for seed in range(300))
@@ -105,7 +105,7 @@ def test_mttf_of_partition_pairs_is_twice_what_is_played(nodes: int, chained: bo
 
 
 def test_mttf_of_cluster_pairs_falls_with_the_square_of_nodes() -> None:
-    """Flux 4.2: quadratically, and by N / 2 more if nodes are repaired one by one; of partition pairs linearly."""
+    """Flux 4.2: quadratically, divided by N / 2 if nodes are repaired one by one; linearly for partition pairs."""
     day, minute = 86_400.0, 60.0
     at = {nodes: papers.cluster_pairs_mttf_s(nodes, 100 * day, minute) for nodes in (2, 20, 200)}
     assert at[2] == papers.pair_mttf_s(100 * day, minute)

@@ -1,4 +1,4 @@
-"""The judge of recovery: HA's Figure 2, the borders between its classes, and outputs that look like another."""
+"""The judge of recovery: HA's Figure 2, the borders between its classes, and outputs that look similar."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIGURE_2 = {
 
 
 def judge(expected: str, observed: str) -> Recovery:
-    """Judge rows such as t2 and t2', which speak of the same."""
+    """Judge rows such as t2 and t2', which have the same subject."""
     return compare_outputs(expected.split(), observed.split(), subject=lambda row: row.rstrip("'"))
 
 
@@ -36,18 +36,18 @@ def test_verdicts_are_those_of_the_paper(verdict: Recovery) -> None:
         ("t1 t1 t2 t3 t4", Recovery.REPEATING),
         ("t1 t2 t1 t2 t3 t2 t3 t4", Recovery.REPEATING),
         ("t1 t2 t3 t4 t1 t2 t3 t4", Recovery.REPEATING),
-        # One duplicate that differs is enough, also if it is right the next time.
+        # A single duplicate that differs is enough, even if later ones are right.
         ("t1 t2 t3 t3' t4", Recovery.CONVERGENT),
         ("t1 t2 t2' t2 t3 t4", Recovery.CONVERGENT),
         ("t1 t2 t3 t4 t4'", Recovery.CONVERGENT),
-        # The first row that is not a duplicate is the first that has to be right.
+        # The first row that is not a duplicate must already be right.
         ("t1 t2 t3 t3' t4'", Recovery.DIVERGENT),
         ("t1 t2 t3 t4'", Recovery.DIVERGENT),
-        # A wrong row that comes first stays wrong, whatever comes after it.
+        # A wrong first row stays wrong, whatever follows.
         ("t1 t2' t2 t3 t4", Recovery.DIVERGENT),
         ("t1 t3 t2 t4", Recovery.DIVERGENT),
         ("t1 t2 t3 t4 t5", Recovery.DIVERGENT),
-        # A loss is a loss, whatever is repeated besides.
+        # A loss is a loss, whatever else is repeated.
         ("t1 t2 t3", Recovery.GAP),
         ("t2 t3 t4", Recovery.GAP),
         ("t1 t2 t1 t2 t4", Recovery.GAP),
@@ -75,16 +75,16 @@ def test_verdict_on_nothing_is_precise_where_nothing_was_expected() -> None:
     ],
 )
 def test_verdict_counts_rows_that_are_equal_without_a_failure(observed: str, verdict: Recovery) -> None:
-    """A filter may let two equal rows pass: one of them is a loss, three are a repetition."""
+    """A filter may output two equal rows: one of them is a loss, three are a repetition."""
     assert judge("a a b", observed) is verdict
 
 
 def test_verdict_on_several_rows_of_one_subject() -> None:
-    """An input row gives two output rows: after the first one left, both come again."""
+    """An input row gives two output rows. After the first one was delivered, both are sent again."""
     expected = [("in 1", "x"), ("in 1", "y"), ("in 2", "x")]
     observed = [("in 1", "x"), ("in 1", "x"), ("in 1", "y"), ("in 2", "x")]
     assert compare_outputs(expected, observed, subject=lambda row: row[0]) is Recovery.REPEATING
-    # The one that has not left yet is not a duplicate, and has to be right.
+    # The row that was not delivered yet is not a duplicate, and must be right.
     wrong = [("in 1", "x"), ("in 1", "x"), ("in 1", "z"), ("in 2", "x")]
     assert compare_outputs(expected, wrong, subject=lambda row: row[0]) is Recovery.DIVERGENT
 
@@ -103,7 +103,7 @@ def judge_windows(
     aligned: bool,
     held_back: Sequence[Hashable] = (),
 ) -> Recovery:
-    """`aligned`: the input alone says which windows there are, so that a row has an effect on each of its."""
+    """Judge windows. `aligned` means that the input alone determines the windows of each row."""
     return compare_outputs(
         expected,
         observed,
@@ -114,7 +114,7 @@ def judge_windows(
 
 
 def test_verdict_on_a_lower_sum_is_gap() -> None:
-    """A window that has lost a row is there, and says less."""
+    """A window that has lost a row exists, but its sum is too low."""
     expected = [window("w1", 1, 2), window("w2", 3, 4)]
     assert judge_windows(expected, [window("w1", 1, 2), window("w2", 4)], aligned=False) is Recovery.GAP
 
@@ -126,20 +126,20 @@ def test_verdict_on_overlapping_windows_is_gap_if_one_lacks_a_row_that_another_h
 
 
 def test_verdict_on_a_lower_duplicate_is_convergent() -> None:
-    """Upstream replays from the middle of a window that has left: it comes again with less; nothing is lost."""
+    """The replay starts in the middle of a delivered window, which comes again with fewer rows."""
     expected = [window("w1", 1, 2), window("w2", 2, 3), window("w3", 3, 4)]
     observed = [window("w1", 1, 2), window("w1", 2), window("w2", 2, 3), window("w3", 3, 4)]
     assert judge_windows(expected, observed, aligned=True) is Recovery.CONVERGENT
 
 
 def test_verdict_on_windows_that_are_cut_otherwise_is_divergent() -> None:
-    """Windows of two rows begin at another row after the failure: all rows are there, in windows of no run."""
+    """Windows of two rows start at another row after the failure: all rows are there, but in different windows."""
     expected = [window("2", 1, 2), window("4", 3, 4), window("6", 5, 6)]
     observed = [window("2", 1, 2), window("3", 2, 3), window("5", 4, 5)]
-    # Row 6 is in a window that is open when the stream ends.
+    # Row 6 is in a window that is still open when the stream ends.
     assert judge_windows(expected, observed, aligned=False, held_back=[5, 6]) is Recovery.DIVERGENT
     assert judge_windows(expected, observed, aligned=False) is Recovery.GAP
-    # Rows that were held back do not excuse the loss of others.
+    # Held-back rows do not excuse the loss of other rows.
     lost = [window("2", 1, 2), window("5", 4, 5)]
     assert judge_windows(expected, lost, aligned=False, held_back=[5, 6]) is Recovery.GAP
 
@@ -148,7 +148,7 @@ def test_verdict_on_windows_that_are_cut_otherwise_is_divergent() -> None:
 
 
 def interleaved(rows: Sequence[str]) -> bool:
-    """Return whether a union of a1 a2 a3 and b1 b2 can give these rows, each with the number that it has there."""
+    """Return whether a union of a1 a2 a3 and b1 b2 can give these rows, each with its number in that union."""
     names = [row.split(":")[1] for row in rows]
     numbers = [row.split(":")[0] for row in rows]
     return (
@@ -162,11 +162,11 @@ def interleaved(rows: Sequence[str]) -> bool:
     ("observed", "verdict"),
     [
         ("1:a1 2:b1 3:a2 4:b2 5:a3", Recovery.PRECISE),
-        # Another interleaving is as good, as long as some run gives it.
+        # Any other interleaving is as good, if some run can give it.
         ("1:a1 2:a2 3:b1 4:b2 5:a3", Recovery.PRECISE),
         ("1:a1 2:b1 3:a2 2:b1 3:a2 4:a3 5:b2", Recovery.REPEATING),
         ("1:a1 2:b1 3:a2 2:a2 3:b1 4:a3 5:b2", Recovery.CONVERGENT),
-        # The number 3 has left as a2; no run gives it to b2 then.
+        # a2 was delivered with number 3, so no run can give number 3 to b2.
         ("1:a1 2:b1 3:a2 2:b1 3:b2 4:a2 5:a3", Recovery.DIVERGENT),
         ("1:a2 2:a1 3:b1 4:b2 5:a3", Recovery.DIVERGENT),
         ("1:a1 2:b1 3:a2 4:b2", Recovery.GAP),
@@ -180,11 +180,11 @@ def test_verdict_on_a_union_is_about_all_runs_that_there_can_be(observed: str, v
     assert found is verdict
 
 
-# -- whatever happens ------------------------------------------------------------------------------------------
+# -- random failures ------------------------------------------------------------------------------------------
 
 
 def test_verdict_holds_for_replays_made_at_random() -> None:
-    """Failures and replays of windows are made by hand, and each verdict is the one that they were made for."""
+    """Random failures and replays of windows are constructed for a known verdict, which the judge must find."""
     for seed in range(300):
         chance = random.Random(seed)
         rows = [f"t{number}" for number in range(chance.randint(3, 9))]

@@ -1,4 +1,4 @@
-"""The controller notices deaths and decides who takes over; what an earlier start says is refused."""
+"""The controller notices deaths and chooses who takes over; it ignores messages of earlier starts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def beat(node: str, session: str = "1", version: int = 0) -> NodeHeartbeat:
 
 
 def pass_time(core: ControllerCore, since_s: float, until_s: float) -> list[Effect]:
-    """Let the controller look at the time as its host does, and return what comes of it."""
+    """Tick the controller as its host does; return the resulting effects."""
     looks = round((until_s - since_s) / dataflow_tick_s)
     return [effect for look in range(looks + 1) for effect in core.tick(since_s + look * dataflow_tick_s)]
 
@@ -99,7 +99,7 @@ def test_silent_node_loses_its_units_to_another_with_the_last_checkpoint() -> No
 
 
 def test_silence_is_not_counted_while_the_controller_does_not_listen() -> None:
-    """A sink that takes seconds for its rows, or a busy machine, holds the controller up: then it hears again."""
+    """If the controller itself was delayed, it must read waiting messages before it judges silence."""
     core = controller("a", "b")
     core.heartbeat(0.0, beat("n1"))
     core.heartbeat(0.0, beat("n2"))
@@ -127,7 +127,7 @@ def test_node_that_is_busy_is_alive_while_its_process_says_so() -> None:
 
 
 def test_node_that_is_at_work_is_alive_for_a_while() -> None:
-    """Its machine is busy, so that it does not come to say anything; but not for ever."""
+    """The node's machine is so busy that it sends nothing. That is excused for a limited time."""
     core = controller("a", nodes=1)
     core.heartbeat(0.0, beat("n1"))
     now_s = 0.0
@@ -155,7 +155,7 @@ def test_node_whose_connection_broke_is_dead_sooner() -> None:
 
 
 def test_query_stops_when_a_unit_never_catches_up() -> None:
-    """A row that ends the process which treats it would do so for ever."""
+    """A row that crashes the process that handles it would do so for ever."""
     core = controller("a", nodes=1)
     starts = dataflow_starts_in_vain_max
     for start in range(1, 2 * starts + 1):
@@ -192,7 +192,7 @@ def test_older_checkpoint_goes_when_a_later_one_is_recorded() -> None:
 
 
 def test_checkpoint_that_is_recorded_too_late_lets_nothing_go() -> None:
-    """The node was lost meanwhile, and the unit has begun elsewhere with the checkpoint before."""
+    """The node was lost meanwhile, and the unit restarted elsewhere from the previous checkpoint."""
     core = controller("a")
     core.heartbeat(0.0, beat("n1"))
     core.heartbeat(0.0, beat("n2"))
@@ -203,7 +203,7 @@ def test_checkpoint_that_is_recorded_too_late_lets_nothing_go() -> None:
 
 
 def test_resumed_query_begins_with_what_was_recorded() -> None:
-    """All units begin under incarnations that no start under the earlier controller can have had."""
+    """All units start with incarnations that no start under the earlier controller can have had."""
     edge = {"source in": UnitPlacement("edge", 1)}
     core = ControllerCore(["a", "b"], edge, edge_node="edge", resumed={"a": (3, 7)}, starts_before=1000)
     units = told(core.heartbeat(0.0, beat("n1")))["n1"].units
@@ -212,7 +212,7 @@ def test_resumed_query_begins_with_what_was_recorded() -> None:
 
 
 def test_node_that_began_again_has_lost_what_it_ran() -> None:
-    """Its process was replaced before anybody noticed a silence."""
+    """The process was replaced before anybody noticed its silence."""
     core = controller("a", nodes=1)
     core.heartbeat(0.0, beat("n1", "first"))
     placed = told(core.heartbeat(0.2, beat("n1", "second")))

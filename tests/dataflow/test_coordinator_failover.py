@@ -1,4 +1,4 @@
-"""Dataflows whose coordinator dies several times, a node of theirs in between: rows are those of plain Python."""
+"""The coordinator dies several times during a dataflow, and a node once: rows match a Python model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credit of a stream: it is counted as the producer counts, whatever becomes of rows on their way."""
+"""Credit of a stream is counted by the producer's measure, whatever happens to rows in transit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CREDIT_BYTES = 40_000
 
 
 def rows_with_bitmaps() -> pa.RecordBatch:
-    """Rows without nulls that carry a map of nulls, as a cast leaves it, and which IPC leaves out."""
+    """Return rows without nulls that have a validity bitmap, as after a cast. IPC omits such a bitmap."""
     bitmap = pa.py_buffer(b"\xff" * (_ROWS // 8))
     values = pa.py_buffer(bytes(8 * _ROWS))
     return pa.record_batch({"value": pa.Array.from_buffers(pa.int64(), _ROWS, [bitmap, values])})

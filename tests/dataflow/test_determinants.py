@@ -1,6 +1,6 @@
-"""Determinants: what a unit did that its input does not say is repeated wherever the unit begins again (HA 6).
+"""Determinants: a unit's nondeterministic choices are repeated wherever the unit restarts (HA 6).
 
-A run is played for some steps; PEACEFS_STEPS=all plays all of them, PEACEFS_STEPS=5 every fifth.
+By default some steps of a run are played. PEACEFS_STEPS=all plays all of them, PEACEFS_STEPS=5 every fifth.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from peacefs.dataflow.techniques.upstream_backup import UpstreamBackup
 
 _EVERY_STEP = stride(55)
 _NODES = ["node-1", "node-2", "node-3", "node-4"]
-#: Techniques whose units begin again on any node, so that several may die.
+#: Techniques whose units can restart on any node, so several nodes may die.
 ANYWHERE: dict[str, Callable[[], Technique]] = {
     "upstream backup": lambda: UpstreamBackup(interval_s=0.06, precise=True),
     "sguard": lambda: SGuard(interval_s=0.1),
@@ -57,18 +57,18 @@ def calm(name: str, technique: str) -> tuple[Network, Rows, Outcome]:
 
 
 def check(name: str, expected: Outcome, observed: Outcome, what: object) -> None:
-    """See that both sinks have the same rows, and that no effect of a row is there twice or lost."""
+    """Check that both sinks have the same rows, and that no effect of a row is repeated or lost."""
     out = observed.rows("out")
     assert out == observed.rows("copy"), what
     if name in ALIGNED:
         assert out == expected.rows("out"), what
     elif name.startswith("union") and "and" not in name:
-        # All rows, in whatever order.
+        # All rows, in any order.
         assert sorted(out, key=str) == sorted(expected.rows("out"), key=str), what
     elif "count windows" in name:
         found = [digit for row in out for digit in digits(row[-1])]
         assert sorted(set(found)) == sorted(found), what
-        # Windows that are open at the end are not shown.
+        # Windows that are open at the end are not output.
         assert len(found) >= sum(len(digits(row[-1])) for row in expected.rows("out")) - 8, what
 
 
@@ -82,24 +82,24 @@ def test_determinants_are_repeated_after_a_failure_at_any_step(name: str, techni
     assert promise(network, make()) is Recovery.PRECISE
     check(name, expected, expected, "no failure")
     victims = sorted(expected.primaries)
-    # Aligned windows need determinants of upstream backup alone.
+    # For aligned windows only upstream backup needs determinants.
     every = _EVERY_STEP * (1 if technique == "upstream backup" or name in ARBITRARY else 4)
     for at, step in enumerate(range(0, expected.steps, every)):
-        # The unit with the determinants twice as often as the others.
+        # The unit with the determinants fails twice as often as the others.
         unit, node = next(each for each in victims if each[0] == "second") if at % 2 else victims[at // 2 % 4]
         check(name, expected, play(network, rows, make(), Kill(step, node)), f"{unit} lost before step {step}")
 
 
 @pytest.mark.parametrize("technique", [*ANYWHERE, *STANDBYS])
 def test_determinants_are_kept_before_output_leaves(technique: str) -> None:
-    """The link breaks over which a unit tells what it has drawn, and soon after it dies: that is lost.
+    """The link on which a unit sends its determinants breaks, and soon after the unit dies.
 
-    Output that left without waiting would be with one consumer, and what is drawn anew with the other.
+    If its output did not wait for them, one consumer would have output that differs from the repeated one.
     """
     name = "chance"
     network, rows, expected = calm(name, technique)
     nodes = dict(sorted(expected.primaries))
-    # The controller is at the edge; the standby is where the producer is.
+    # Determinants go to the controller at the edge, or to the standby beside the producer.
     keeper = "edge" if technique in ANYWHERE else nodes["first"]
     for step in steps(expected.steps, every=6, begin=10):
         failures = CutLink(step, (nodes["second"], keeper)), Kill(step + 4, nodes["second"])
@@ -109,7 +109,7 @@ def test_determinants_are_kept_before_output_leaves(technique: str) -> None:
 
 @pytest.mark.parametrize("seed", seeds(30))
 def test_determinants_are_repeated_whatever_fails(seed: int) -> None:
-    """Several failures of any kind, of neighbours and of the node that recovers among them."""
+    """Several failures of any kind, including neighbours and the node that is recovering."""
     chance = random.Random(seed)
     name, technique = chance.choice([*ALIGNED, *ARBITRARY, *ARBITRARY]), chance.choice([*ANYWHERE])
     network, rows, expected = calm(name, technique)
@@ -126,6 +126,6 @@ def test_determinants_are_repeated_whatever_fails(seed: int) -> None:
                 ]
             )
         )
-        # Often while the one before is being recovered.
+        # Often during the recovery from the previous failure.
         step = step + chance.randrange(60) if chance.random() < 0.6 else chance.randrange(expected.steps * 2)
     check(name, expected, play(network, rows, ANYWHERE[technique](), *failures, seed=seed), failures)

@@ -1,4 +1,4 @@
-"""Aggregates give what Python's whole numbers and fractions give, or stop the query; never another number."""
+"""Aggregates give the results of Python's integers and fractions, or stop the query; never another number."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ _ORDERED: dict[pa.DataType, list[Any]] = {
 
 
 def rows_of(kind: pa.DataType, values: list[Any], keys: list[Any], key_type: pa.DataType) -> pa.RecordBatch:
-    """Return rows within half a minute."""
+    """Return rows with times within half a minute."""
     times = pa.array([at * 30_000_000 // len(values) for at in range(len(values))], pa.int64()).cast(_TIME)
     columns = [pa.array(keys, key_type), times, pa.array(values, kind)]
     return pa.RecordBatch.from_arrays(columns, names=["key", "at", "value"])
 
 
 def sliding(stream: Stream, *functions: Any) -> Stream:
-    """Return some windows have all rows, and are merged from several panes."""
+    """Return sliding windows; those that contain all rows are merged from several panes."""
     return stream.key_by("key").window("40s", every="10s").aggregate(F.count(), *functions)
 
 
@@ -94,7 +94,7 @@ def test_sums_and_means_of_whole_numbers_are_exact_or_stop_the_query(kind: pa.Da
             try:
                 found = windows(run_operator(sums, rows, chance=chance), count)
             except OverflowError:
-                # A sliding window that has some of the rows alone may have a larger sum.
+                # A sliding window with some of the rows may have a larger sum.
                 assert write is sliding
                 continue
             assert found

@@ -1,4 +1,4 @@
-"""What a function puts into its state comes back equal and of the same type, or is refused."""
+"""What a function stores in its state is read back equal and with the same type, or is refused."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def value(chance: random.Random, depth: int = 3) -> Any:
 
 
 def told(given: Any) -> Any:
-    """Return a value with the types of all its parts, so that 1, 1.0 and True differ, and NaN is itself."""
+    """Return a value with the types of all its parts, so that 1, 1.0 and True differ, and NaN equals itself."""
     kind = type(given)
     if kind in (set, frozenset):
         return kind, sorted(map(repr, map(told, given)))
@@ -138,7 +138,7 @@ def test_value_that_contains_itself_is_refused() -> None:
 
 
 def test_keys_are_equal_as_those_of_windows_are() -> None:
-    """Null is a key, all NaN are one, and -0.0 is 0.0; keys of two types differ."""
+    """Null is a key, all NaNs are the same key, and -0.0 equals 0.0. Keys of different types differ."""
     given = [None, 0.0, -0.0, _NAN, -_NAN, 0, False, "0", b"0", (None, -0.0, _NAN), (None, 0.0, -_NAN), Decimal(0)]
     held = States().begin().mapping("counts")
     model: dict[Any, int] = {}

@@ -1,4 +1,4 @@
-"""Functions of users that fail: the query stops with one line that says where, and never stands still."""
+"""User functions that fail: the query stops with one line that names the place, and never hangs."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_source_that_gives_nothing_fails_and_does_not_end(tmp_path: Path) -> Non
 @pytest.mark.cluster
 @pytest.mark.timeout(300)
 def test_function_that_ends_its_process_stops_the_query(tmp_path: Path) -> None:
-    """The row would end every node that treats it, for ever."""
+    """The row would crash every node that handles it."""
 
     def aborting(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
         os._exit(3)
@@ -176,7 +176,7 @@ def _passed(network: Network, rows: pa.RecordBatch) -> int:
 
 
 def test_batch_that_is_longer_than_a_message_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One connection takes messages of a limited length, and would break again and again."""
+    """The length of a message is limited; without a split, the connection would break again and again."""
     monkeypatch.setattr(batches, "dataflow_batch_bytes_max", 500)
     monkeypatch.setattr(batches, "dataflow_row_bytes_max", 1000)
 

@@ -1,4 +1,4 @@
-"""Flux: pairs of equals for each part of a stage, under seeds, with failures at any step and while one catches up.
+"""Flux: a pair of replicas for each partition of a stage, under seeds, with failures also during catch-up.
 
 By default few steps are played; PEACEFS_STEPS=all plays each, PEACEFS_STEPS=9 every ninth. PEACEFS_SEEDS=n plays n
 seeds.
@@ -42,13 +42,13 @@ from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed
 
 _NODES = ("node-1", "node-2", "node-3", "node-4")
 _EVERY_STEP = stride(240)
-#: Buffers of a few rows, so that whoever is behind holds up all others.
+#: Buffers for a few rows, so that one slow replica holds up all others.
 _SMALL = Bounds(credit_bytes=400, buffer_bytes_max=1000)
 
 
 @cache
 def network() -> Network:
-    """Windows by key, then windows by another column: every part of the first stage feeds both of the second."""
+    """Return two stages of windows: each part of the first stage feeds both parts of the second."""
     query = Query("clicks")
     clicks = passed(query.source("in", SCHEMA, time="at"))
     first = clicks.partition("key", parts=2, name="first", grain_rows=5, grain="10s").key_by("key")
@@ -71,12 +71,12 @@ def expected() -> Outcome:
 
 
 def verdict(observed: Outcome) -> Recovery:
-    """Say what the oracle says; windows and keys are what rows speak of."""
+    """Compare with the run without failures; a row's subject is its key and window."""
     return compare_outputs(expected().rows("out"), observed.rows("out"), subject=lambda row: (row[0], row[1]))
 
 
 def test_flux_loses_and_repeats_nothing_whatever_node_dies_and_when() -> None:
-    """A node dies before a step and comes back empty: a standby node, on which lost halves catch up."""
+    """A node dies before a step. It comes back empty as a standby node, on which the lost halves catch up."""
     assert Flux().promises(network().operator_class) is Recovery.PRECISE
     caught_up = 0
     for at, step in enumerate(range(30, expected().steps, _EVERY_STEP)):
@@ -87,8 +87,8 @@ def test_flux_loses_and_repeats_nothing_whatever_node_dies_and_when() -> None:
     assert caught_up > 0
 
 
-#: In a chain of four nodes part 0 of the first stage is on nodes 1 and 2. It feeds parts 2 and 3 of the second, on
-#: nodes 3 and 4, and on 4 and 1.
+#: In a chain of four nodes, part 0 of the first stage is on nodes 1 and 2. It feeds parts 2 and 3 of the second
+#: stage, which are on nodes 3 and 4 and on nodes 4 and 1.
 _SURVIVALS = {
     "the consumer's secondary fails": ["node-4"],
     "the producer's secondary fails": ["node-2"],
@@ -99,7 +99,7 @@ _SURVIVALS = {
 
 @pytest.mark.parametrize("lost", _SURVIVALS.values(), ids=_SURVIVALS.keys())
 def test_flux_takes_over_in_all_cases_that_a_quartet_can_survive(lost: list[str]) -> None:
-    """Flux 5.2: nobody catches up, and what is left of four parts in two stages goes on to the end."""
+    """Flux 5.2: there is no catch-up, and the surviving halves of four parts in two stages finish the run."""
     whole = _quartets()
     places = {("first[0]", "node-1"), ("first[0]", "node-2"), ("second[2]", "node-3"), ("second[2]", "node-4")}
     assert places | {("second[3]", "node-4"), ("second[3]", "node-1")} <= whole.places
@@ -132,7 +132,7 @@ def _count(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBa
 
 
 def test_flux_catches_up_bottom_up_and_one_part_at_a_time() -> None:
-    """The first stage is whole before the second begins; rows come out all the while."""
+    """The first stage is complete before the second begins. Rows keep coming out meanwhile."""
     observed = play(Kill(300, "node-3", back_after_s=0.2))
     levels = {unit: level for level, units in enumerate(network().levels) for unit in units}
     order = [levels[unit] for _, unit in observed.caught_up]
@@ -142,7 +142,7 @@ def test_flux_catches_up_bottom_up_and_one_part_at_a_time() -> None:
 
 
 def test_flux_begins_a_catch_up_again_when_its_node_dies() -> None:
-    """The standby node dies before the last catch-up is over, and comes back: all halves are there at last."""
+    """The standby node dies during the last catch-up and comes back: in the end all halves exist."""
     begun = play(Kill(300, "node-3"))
     first, last = begun.caught_up[0][0], begun.caught_up[-1][0]
     stride = max((last - first + 60) // often(2, 4), 1) if _EVERY_STEP > 20 else _EVERY_STEP
@@ -189,14 +189,14 @@ def test_flux_survives_several_failures_or_says_that_a_pair_is_lost(seed: int) -
 
 
 def test_flux_does_not_listen_to_a_half_that_was_taken_for_dead() -> None:
-    """It hangs for longer than the controller waits, goes on as if nothing had happened, and is refused."""
+    """The half hangs longer than the controller waits. It continues later, and is refused."""
     observed = play(Hang(400, "node-2", for_s=1.5))
     assert observed.caught_up, "it was replaced"
     assert verdict(observed) is Recovery.PRECISE
 
 
 def test_flux_keeps_what_set_preserving_operators_make_in_any_order() -> None:
-    """Each half makes the rows of a grain in an order of its own, and a node dies between."""
+    """Each half produces the rows of a grain in its own order, and a node dies in between."""
 
     def shuffled(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:
         order = list(range(rows.num_rows))
@@ -237,7 +237,7 @@ def test_flux_that_cannot_work_is_refused_in_a_line(wanted: Callable[[], object]
 
 
 def test_flux_places_pairs_in_a_chain_and_leaves_standby_nodes_alone() -> None:
-    """A stage is brought back ten seconds after the loss, the next one ten seconds later, part after part."""
+    """A stage is rebuilt ten seconds after the loss, and the next stage ten seconds later, part by part."""
     plan = PairPlan({"a[0]": 0, "a[1]": 1, "a[2]": 2, "b": 0}, [["a[0]", "a[1]", "a[2]"], ["b"]], 1, wait_s=10.0)
     edge = {"source in": UnitPlacement("edge", 1)}
     units = ["a[0]", "a[1]", "a[2]", "b"]
@@ -275,11 +275,11 @@ def test_flux_places_pairs_in_a_chain_and_leaves_standby_nodes_alone() -> None:
     assert begun == [(10, "a[0]"), (11, "a[2]"), (20, "b")]
 
 
-# -- pieces of the protocol, taken out -------------------------------------------------------------------------
+# -- protocol steps that are disabled --------------------------------------------------------------------------
 
 
 def _tells_one_half(patch: pytest.MonkeyPatch) -> None:
-    """Consumers acknowledge nothing to the half that they do not read."""
+    """Let consumers send no acknowledgements to the half that they do not read."""
     acknowledge = PairReading.acknowledge
     patch.setattr(
         PairReading,
@@ -305,7 +305,7 @@ def _merges_what_is_there(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Grains, "settled", property(lambda grains: True))
 
 
-#: Each with a run that is precise with the piece.
+#: Each step with a run that is precise if the step is enabled.
 _MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], list[Failure]] = {
     _tells_one_half: [Hang(721, "node-4", for_s=1.5)],
     _goes_on_with_the_dead: [Hang(229, "node-3", for_s=1.5)],
@@ -323,7 +323,7 @@ def _whole(*failures: Failure) -> Outcome:
 def test_flux_without_a_piece_of_its_protocol_is_found_out(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same runs that are precise with it are not so without it."""
+    """The runs that are precise with the step enabled must not be precise without it."""
     assert verdict(expected()) is Recovery.PRECISE
     failures = _MUTANTS[mutant]
     assert verdict(_whole(*failures)) is Recovery.PRECISE, "with it"

@@ -1,4 +1,4 @@
-"""Flux on real processes that are killed and stopped: rows as without a failure, and whole pairs again."""
+"""Flux on real processes that are killed and stopped: no effect on the rows, and pairs are restored."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from peacefs.protocol.errors import InvalidQuery
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-# Nodes do not have the folder of the tests: functions of queries travel to them whole.
+# Nodes do not have the tests' modules, so functions of queries are pickled by value.
 cloudpickle.register_pickle_by_value(support.dataflows)
 
 _BATCHES = often(30, 60)
 
 
 def network() -> Network:
-    """Rows are counted by key: one that is lost or comes twice changes all after it."""
+    """Count rows by key: a lost or repeated row changes all later counts of its key."""
 
     def count(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:
         numbers = []
@@ -63,7 +63,7 @@ def expected_rows() -> list[Row]:
 
 
 class Played:
-    """A run whose source gives rows until `happen` is over."""
+    """A run whose source waits until `happen` has returned."""
 
     def __init__(
         self, directory: Path, happen: Callable[[Played], None], *, node_timeout_s: float = 100.0
@@ -94,16 +94,16 @@ class Played:
         self.rows += zip(*(column.to_pylist() for column in rows.columns), strict=True)
 
     def complete(self) -> list[str]:
-        """Return the units whose pairs were made whole, in their order."""
+        """Return the units whose pairs were restored, in that order."""
         return [event.unit for event in self.events if isinstance(event, run_events.PairComplete)]
 
 
-#: Pairs that have a half on the third of three nodes in a chain.
+#: Pairs with a half on the third node, in a chain of three nodes.
 _ON_THIRD = {"out merge", "first[1]", "first[2]", "second[1]", "second[2]"}
 
 
 def test_flux_processes_lose_nothing_when_a_node_is_killed(tmp_path: Path) -> None:
-    """Halves of five pairs are gone with the third node: they are there again, the first stage's first."""
+    """Five pairs lose a half with the third node. They are restored, those of the first stage first."""
 
     def kill(played: Played) -> None:
         os.kill(played.host.pids()["node-3"], signal.SIGKILL)
@@ -116,7 +116,7 @@ def test_flux_processes_lose_nothing_when_a_node_is_killed(tmp_path: Path) -> No
 
 
 def test_flux_processes_refuse_a_node_that_hung(tmp_path: Path) -> None:
-    """The controller takes it for dead and replaces it; then it goes on, and what it says is not listened to."""
+    """The controller has replaced the node as dead. When the node continues, its messages are ignored."""
 
     def stop(played: Played) -> None:
         pid = played.host.pids()["node-3"]
@@ -127,7 +127,7 @@ def test_flux_processes_refuse_a_node_that_hung(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGCONT)
         time.sleep(0.1)
 
-    # Others that a busy machine keeps from speaking are known to be at work: otherwise the pair would be lost.
+    # Other nodes that are silent on a busy machine must be known to be running; otherwise a pair would be lost.
     assert Played(tmp_path, stop, node_timeout_s=3.0).rows == expected_rows()
 
 

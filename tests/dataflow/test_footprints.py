@@ -1,4 +1,4 @@
-"""Footprints of windows: which commit each open one would be loaded from, and closed ones that are forgotten."""
+"""Footprints of windows: the commit from which each open window would be loaded. Closed windows are forgotten."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_footprints_are_those_of_a_dictionary(seed: int) -> None:
             expected = {window: each for window, each in expected.items() if window[0] >= first_pane}
         assert footprints.open_windows == len(expected)
         assert footprints.oldest == min(expected.values(), default=None)
-        # A commit checks the oldest ones, and leaves out of each list those that have closed since.
+        # A commit checks the oldest windows, and skips those that have closed since.
         while chance.random() < 0.6 and (taken := footprints.take_oldest(chance.choice([3, 1000]))) is not None:
             oldest, ids = taken
             still = windows([window for window in windows_in(ids) if expected.get(window) == oldest])

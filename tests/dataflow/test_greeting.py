@@ -1,4 +1,4 @@
-"""The greeting of a connection of a dataflow, and what becomes of connections that do not greet."""
+"""The greeting of a dataflow's connection, and what happens to connections without a greeting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOKEN, _ADDRESS = "a" * 32, "127.0.0.1:4000"
 
 
 def expected(name: bytes, token: str, address: str, beats: int) -> bytes:
-    """Return the greeting as the head of `greeting.py` describes it."""
+    """Return the greeting that the docstring of `greeting.py` describes."""
     said = b"peacefs dataflow greeting\0\x01" + bytes((beats, 0)) + address.encode() + b"\0" + name
     return b"dg\x01" + bytes((beats, len(name))) + hmac.new(token.encode(), said, hashlib.sha256).digest() + name
 
@@ -60,7 +60,7 @@ class LineLinks(Links):
 
 
 class Listening:
-    """Links that note what comes."""
+    """Links that record what they receive."""
 
     def __init__(self) -> None:
         self.received: list[Any] = []
@@ -97,7 +97,7 @@ def _dialled(address: str) -> socket.socket:
 
 
 def test_greeting_that_came_while_a_node_was_busy_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long the loop was busy; and whoever has said nothing is hung up on afterwards."""
+    """The greeting counts however long the loop was busy. Connections without a greeting are closed afterwards."""
     monkeypatch.setattr(links_module, "dataflow_greeting_s", 0.2)
 
     async def play() -> None:

@@ -21,7 +21,7 @@ from peacefs.dataflow.techniques.sguard import SGuard
 
 @pytest.mark.cluster
 def test_guide_finds_the_address_that_attacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twelve failed logins of one address within a minute, and one of another."""
+    """The address with twelve failed logins within a minute is found; the one with a single failure is not."""
     (written,) = Page(ROOT / "docs" / "dataflow.md").blocks("python")
     attacks: list[dict[str, Any]] = []
     names: dict[str, Any] = {"print": lambda batch: attacks.extend(batch.to_pylist())}

@@ -1,6 +1,7 @@
-"""HA's results in virtual time: orders, directions and closed forms, in a run or two of each cell.
+"""HA's results in virtual time: orders, directions and closed forms, with one or two runs per cell.
 
-`python -m benchmarks ha_table6` and so on run all of them 25 times; docs/recovery/ha-tables.md shows that.
+`python -m benchmarks ha_table6` and similar commands run each cell 25 times; docs/recovery/ha-tables.md has the
+results.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SETUPS = {
     "interval 200": Setup(interval_s=0.2),
     "three": Setup(operators=3),
 }
-#: The bytes of four tenths of a second are as those of a long time, but for chance; failures are noticed soon.
+#: 0.4 s is long enough to measure bytes, apart from random variation. Failures are detected quickly.
 _COUNTED_S, _DETECTION_S = often(4, 5) / 10, often(10, 25) / 100
 
 
@@ -39,8 +40,7 @@ def approaches(kind: str) -> list[str]:
     return [name for name in APPROACHES if name.startswith(kind)]
 
 
-# A copy of the state or an acknowledgement comes every 50 ms; bytes of a part of a second are counted: a tenth is
-# chance.
+# A copy of the state or an acknowledgement is sent every 50 ms, so counts over part of a second vary by a tenth.
 _CHANCE = 0.15
 
 
@@ -49,7 +49,7 @@ _CHANCE = 0.15
 def test_bandwidth_is_that_of_the_closed_form(setup: str, approach: str) -> None:
     expected = APPROACHES[approach].bandwidth(_SETUPS[setup].load)
     if approach == "upstream backup, precise":
-        # Ours sends a point to begin at every interval, and not a watermark with every row.
+        # We send a restart point per interval, where HA sends a watermark per row.
         expected -= 0.16
         assert measured(setup, approach).bandwidth == pytest.approx(expected, abs=0.03)
     else:
@@ -59,7 +59,7 @@ def test_bandwidth_is_that_of_the_closed_form(setup: str, approach: str) -> None
 @pytest.mark.parametrize("approach", approaches("upstream") + approaches("passive"))
 @pytest.mark.parametrize("setup", ["filter", "aggregate", "window 500"])
 def test_recovery_is_that_of_the_closed_form(setup: str, approach: str) -> None:
-    """K, and then the rows of up to twice as many as on average, at the pace of the processor or of the link."""
+    """K, plus up to twice the average number of rows, at the speed of the processor or the link."""
     load = _SETUPS[setup].load
     closed_s = APPROACHES[approach].recovery_s(load)
     slower = max(load.processing_s, load.row_bytes * 8 / load.bandwidth_bits_s) / load.processing_s
@@ -70,14 +70,14 @@ def test_recovery_is_that_of_the_closed_form(setup: str, approach: str) -> None:
 
 @pytest.mark.parametrize("approach", approaches("upstream"))
 def test_recovery_by_upstream_backup_grows_with_the_state(approach: str) -> None:
-    """HA's Tables 7 and 6: five times the window, or three aggregates in a chain, or longer intervals."""
+    """HA's Tables 7 and 6: a window five times as long, three aggregates in a chain, or longer intervals."""
     usual_s = measured("aggregate", approach).recovery_s
     assert measured("filter", approach).recovery_s < usual_s
     assert measured("window 500", approach).recovery_s > 3 * usual_s
     assert measured("three", approach).recovery_s > usual_s
     assert measured("interval 200", approach).recovery_s > usual_s
     assert measured("interval 200", approach).bandwidth < measured("aggregate", approach).bandwidth
-    # And bandwidth does not.
+    # The bandwidth does not grow.
     assert measured("window 500", approach).bandwidth == pytest.approx(
         measured("aggregate", approach).bandwidth, rel=_CHANCE
     )
@@ -85,7 +85,7 @@ def test_recovery_by_upstream_backup_grows_with_the_state(approach: str) -> None
 
 @pytest.mark.parametrize("approach", approaches("passive"))
 def test_bandwidth_of_passive_standby_grows_with_what_changes(approach: str) -> None:
-    """HA's Tables 7 and 8: with a shorter advance, and not with a longer window."""
+    """HA's Tables 7 and 8: a shorter advance increases it, and a longer window does not."""
     usual = measured("aggregate", approach)
     assert measured("advance 5", approach).bandwidth > usual.bandwidth
     assert measured("advance 100", approach).bandwidth < usual.bandwidth
@@ -96,7 +96,7 @@ def test_bandwidth_of_passive_standby_grows_with_what_changes(approach: str) -> 
 @pytest.mark.parametrize("approach", approaches("active"))
 @pytest.mark.parametrize("setup", ["filter", "aggregate", "union"])
 def test_active_standby_that_takes_over_sends_without_being_asked(setup: str, approach: str) -> None:
-    """HA 5.3. A subscription takes 40 ms; for a union the controller's word of the events is waited for."""
+    """HA 5.3. A subscription would take 40 ms. For a union, the standby waits for determinants."""
     assert measured(setup, approach).recovery_s < _SETUPS[setup].delay_s
 
 
@@ -115,7 +115,7 @@ def test_techniques_are_in_the_order_of_table_six(setup: str) -> None:
 
 
 def test_cells_have_the_numbers_of_the_paper() -> None:
-    """Some of them, written by hand."""
+    """The expected numbers of some cells are written by hand."""
     found = {(name, cell.case, cell.approach): cell for name in RESULTS for cell in RESULTS[name]()}
 
     def paper(*where: str) -> tuple[float | None, float | None]:

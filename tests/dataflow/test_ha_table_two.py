@@ -1,8 +1,8 @@
-"""HA's Table 2, written by hand: the worst that a failure does under each technique to a network of each class.
+"""HA's Table 2, written by hand: the worst effect of a failure for each technique and class of networks.
 
-A node is killed before a step of a seeded run, and the judge of recovery says what came out. By default a run is
-played for some of the steps (`support.steps`), of several nodes in turn; PEACEFS_STEPS=all plays all of them, for
-each node, and PEACEFS_SEEDS=n the first n seeds.
+A node is killed before a step of a seeded run, and the judge of recovery classifies the output. By default some of
+the steps are played (`support.steps`), with the nodes in turn. PEACEFS_STEPS=all plays all steps for each node,
+and PEACEFS_SEEDS=n the first n seeds.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ _LATENCY_S = 0.02
 class Line:
     technique: Callable[[], Technique]
     cells: Mapping[OperatorClass, Recovery]
-    #: The delay of links, half of it more or less, for the network with a union.
+    #: The mean delay of links for the network with a union; it varies by half.
     union_latency_s: float = _LATENCY_S
 
 
 _ALWAYS_PRECISE = dict.fromkeys(OperatorClass, PRECISE)
 
-#: HA's Table 2 (section 5), with the rows that the papers give in words.
+#: HA's Table 2 (section 5), and rows for statements in the papers' text.
 TABLE_TWO = {
     # HA 4: "a gap recovery for all types of query networks".
     "amnesia": Line(Amnesia, {REPEATABLE: GAP, CONVERGENT_CAPABLE: GAP, DETERMINISTIC: GAP, ARBITRARY: GAP}),
-    # SGuard 3: a checkpoint of the unit and a replay of its input, which is what passive standby does.
+    # SGuard 3: a checkpoint of the unit and a replay of its input, as with passive standby.
     "sguard": Line(
         lambda: SGuard(interval_s=_INTERVAL_S, precise=False),
         {REPEATABLE: REPEATING, CONVERGENT_CAPABLE: REPEATING, DETERMINISTIC: REPEATING, ARBITRARY: DIVERGENT},
     ),
-    # An arbitrary network by its determinants (HA 6).
+    # Arbitrary networks need determinants (HA 6).
     "sguard, precise": Line(lambda: SGuard(interval_s=_INTERVAL_S), _ALWAYS_PRECISE),
     "upstream backup": Line(
         lambda: UpstreamBackup(interval_s=_INTERVAL_S),
         {REPEATABLE: REPEATING, CONVERGENT_CAPABLE: CONVERGENT, DETERMINISTIC: DIVERGENT, ARBITRARY: DIVERGENT},
     ),
-    # As in the paper, a row goes once those that have received what it caused are alive.
+    # As in the paper, a row is dropped as soon as live nodes have received everything it caused.
     "upstream backup of the paper": Line(
         lambda: UpstreamBackup(interval_s=_INTERVAL_S, adjacent_failures=False),
         {REPEATABLE: REPEATING, CONVERGENT_CAPABLE: CONVERGENT, DETERMINISTIC: DIVERGENT, ARBITRARY: DIVERGENT},
     ),
-    # HA 6 and Table 4: the last two classes by determinants.
+    # HA 6 and Table 4: the last two classes need determinants.
     "upstream backup, precise": Line(
         lambda: UpstreamBackup(interval_s=_INTERVAL_S, precise=True), _ALWAYS_PRECISE
     ),
     "upstream backup of the paper, precise": Line(
         lambda: UpstreamBackup(interval_s=_INTERVAL_S, precise=True, adjacent_failures=False), _ALWAYS_PRECISE
     ),
-    # It is refused for operators without windows whose state it cannot log, as unions.
+    # Refused for operators without windows whose state it cannot log, such as unions.
     "cec": Line(CEC, dict.fromkeys((REPEATABLE, CONVERGENT_CAPABLE, DETERMINISTIC), PRECISE)),
     "passive standby": Line(
         lambda: PassiveStandby(interval_s=_INTERVAL_S, precise=False),
@@ -81,7 +81,7 @@ TABLE_TWO = {
     "active standby": Line(
         lambda: ActiveStandby(interval_s=_INTERVAL_S, precise=False),
         {REPEATABLE: REPEATING, CONVERGENT_CAPABLE: REPEATING, DETERMINISTIC: REPEATING, ARBITRARY: DIVERGENT},
-        # Longer than the time between rows, so that both nodes of a pair see another order.
+        # Longer than the time between rows, so that the nodes of a pair see different orders.
         union_latency_s=0.1,
     ),
     "active standby, precise": Line(lambda: ActiveStandby(interval_s=_INTERVAL_S), _ALWAYS_PRECISE),
@@ -97,14 +97,14 @@ CELLS = [
 
 @pytest.mark.parametrize(("line", "network", "seed"), CELLS)
 def test_table_two_is_what_failures_do(line: Line, network: OperatorClass, seed: int) -> None:
-    """The worst that is observed is what the cell says, and the technique says the same."""
+    """The worst observed result equals the cell, and the technique's own promise."""
     promised = line.cells[network]
     judged = JUDGED_NETWORKS[network]()
     assert judged.network.operator_class is network
     assert line.technique().promises(network) is promised
     expected = play(judged, line, seed)
     assert judged.judge(seed, expected, expected) is PRECISE
-    # A precise cell is so whichever node fails; the others are about the output of the node that failed.
+    # A precise cell holds whichever node fails. The others describe the output of the failed node.
     units = ["first", "second", "third"] if promised is PRECISE else ["second"]
     victims = [node for unit, node in sorted(expected.primaries) if unit in units]
     assert len(victims) == len(units)
@@ -122,7 +122,7 @@ def play(judged: JudgedNetwork, line: Line, seed: int, *failures: Kill) -> Outco
         line.technique(),
         judged.input(seed),
         seed=seed,
-        # One for each unit, and one for its standby.
+        # A node for each unit, and a node for its standby.
         nodes=2 * len(judged.network.units),
         failures=failures,
         times=VirtualTimes(
@@ -134,7 +134,7 @@ def play(judged: JudgedNetwork, line: Line, seed: int, *failures: Kill) -> Outco
 
 
 def kills_of(nodes: list[str], count: int, *, every: int) -> list[Kill]:
-    """Return a kill of each node before each step, or, of some of the steps, of the nodes in turn."""
+    """Return a kill of each node before each step, or of the nodes in turn if only some steps are played."""
     chosen = steps(count, every=every)
     if chosen.step == 1:
         return [Kill(step, node) for step in chosen for node in nodes]

@@ -1,4 +1,4 @@
-"""`python -m benchmarks ha_table6` and so on: the table, the JSON beside it, and the picture."""
+"""`python -m benchmarks ha_table6` and similar commands: the table, its JSON file, and the picture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _one_cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_a_table_marks_what_is_far_from_the_paper_and_is_written_as_json(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The paper is made to say 20 ms, where K alone is 45."""
+    """Let the paper's value be 20 ms, although K alone is 45 ms."""
     command.main()
     shown = capsys.readouterr().out
     assert "means over 1 run;" in shown
@@ -75,5 +75,5 @@ def test_picture_has_a_line_for_each_technique(name: str, panels: int, x_label: 
         named = [line for line in axis.get_lines() if not str(line.get_label()).startswith("_")]
         assert [str(line.get_label()).split(",")[0] for line in named] == ["upstream backup", "passive standby"]
         assert axis.get_xlabel() == x_label
-        # The paper's one number is a cross.
+        # The picture shows the paper's only number as a cross.
         assert [len(points.get_offsets()) for points in axis.collections] == [1]

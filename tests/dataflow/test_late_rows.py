@@ -1,4 +1,4 @@
-"""Rows that operators leave out as late are counted: as many as a model leaves out, row by row."""
+"""Operators count the rows that they drop as late; a model counts the same rows one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Times = list[tuple[str, int]]
 
 
 def window_model(rows: Times) -> int:
-    """Windows of 4 s every 2 s, 1 s late: a row is late if it is older than the end of a window that is over."""
+    """Model windows of 4 s every 2 s, 1 s late: a row is late if its last window is over."""
     latest, late = -(10**9), 0
     for _, at in rows:
         latest = max(latest, at)

@@ -1,4 +1,4 @@
-"""Bytes on the links of a query are counted by kind, in each process, for those who want to know."""
+"""Bytes on the links of a query, counted by kind in each process, if that is requested."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BATCHES = 60
 
 
 def test_traffic_is_counted_by_kind_and_subject(tmp_path: Path) -> None:
-    """More subjects than the file has room for at first; a process that counts again has a file of its own."""
+    """There are more subjects than the file has space for at first. A restarted process gets a new file."""
     traffic = LinkTraffic(tmp_path / "counts")
     count = traffic.counter("node-1")
     for number in range(200):
@@ -48,9 +48,9 @@ _COPIES = (Traffic.REPLICATION, "second")
 
 
 def played(technique: Technique, directory: Path, *, kill: bool = False) -> Counter[tuple[Traffic, str]]:
-    """Return what is counted of a run; with `kill` the process of the second unit is killed in the middle.
+    """Return the traffic of a run. With `kill`, the second unit's process is killed in the middle.
 
-    A standby is told of something before the middle is over.
+    The kill waits until a standby has received something.
     """
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     traffic, rows, over = LinkTraffic(directory / "counts"), 0, threading.Event()
@@ -89,7 +89,7 @@ def test_traffic_of_standbys_is_that_of_amnesia_and_theirs(tmp_path: Path) -> No
     amnesia = played(Amnesia(), tmp_path / "amnesia")
     active = played(ActiveStandby(), tmp_path / "active")
     passive = played(PassiveStandby(), tmp_path / "passive", kill=True)
-    # Both of a pair get the rows of a source.
+    # Both replicas of a pair receive the rows of a source.
     source = Traffic.DATA, "in"
     assert active[source] > 1.5 * amnesia[source] > 0
     assert _COPIES not in amnesia

@@ -1,4 +1,4 @@
-"""Nodes as processes that are killed: the output is that of a run without a failure."""
+"""Local processes as nodes, some of which are killed: the output is that of a run without a failure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.protocol.errors import InvalidQuery, QueryFailed
 
-# Ends of processes are noticed at once; silence is not to be taken for death on a busy machine.
+# Ends of processes are detected at once; silence must not count as death on a busy machine.
 _PATIENT_S = 100.0
 
 
@@ -75,7 +75,7 @@ def expected_rows(sample: Sample) -> list[Row]:
 @pytest.mark.cluster
 @pytest.mark.parametrize("unit", ["first", "second"])
 def test_process_that_is_killed_is_made_up_for(unit: str, tmp_path: Path) -> None:
-    """The unit begins on the other node with its last checkpoint; nothing is lost, repeated or changed."""
+    """The unit restarts on the other node from its last checkpoint; nothing is lost, repeated or changed."""
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     played = Played(sample, DirectoryCheckpoints(tmp_path), in_the_middle=kill_the_node_of(unit))
     assert played.rows == expected_rows(sample)

@@ -1,4 +1,4 @@
-"""Operators say which rows their state depends on: begun empty with those rows, they go on as if they had all."""
+"""Operators report which rows their state depends on. Restarted empty with those rows, they continue unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OTHER = SCHEMA.set(2, pa.field("other", pa.int64()))
 
 
 def _sums(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:
-    """Give each row the sum of the values that are younger than two seconds."""
+    """Give each row the sum of the values of the last two seconds."""
     sums = []
     kept = [list(each) for each in state.get("rows", [])]
     for at, value in zip(
@@ -58,7 +58,7 @@ _WRITTEN: dict[str, Callable[[Stream, Stream], Stream]] = {
 @pytest.mark.parametrize("name", _WRITTEN)
 @pytest.mark.parametrize("seed", seeds(3))
 def test_causes_are_enough_to_go_on_from_an_empty_state(name: str, seed: int) -> None:
-    """Rows come out of order, some too late, some after a long silence; a beginning after each of them."""
+    """Rows come out of order, some too late, some after long silences. The operator restarts at times."""
     node = _node_of(_WRITTEN[name])
     arrivals = _arrivals(node, random.Random(f"{name} {seed}"), 60)
     operator = _start(node)
@@ -81,7 +81,7 @@ def test_causes_are_enough_to_go_on_from_an_empty_state(name: str, seed: int) ->
 
 @pytest.mark.parametrize("name", _WRITTEN)
 def test_causes_rise_as_rows_come(name: str) -> None:
-    """They never fall, and are left behind: otherwise nothing could ever be trimmed."""
+    """Causes never decrease, and old rows stop being causes. Otherwise nothing could ever be trimmed."""
     node = _node_of(_WRITTEN[name])
     arrivals = _arrivals(node, random.Random(name), 200, silences=False)
     operator = _start(node)
@@ -118,7 +118,7 @@ def _arrivals(node: OperatorNode, chance: random.Random, count: int, *, silences
     for number in range(count):
         now_us += chance.randrange(400_000) if chance.random() > 0.05 or not silences else 4_000_000
         size = chance.randint(1, 3)
-        # Some are early, by more than what is waited for.
+        # Some rows are early by more than the operator waits.
         at = [max(now_us + chance.choice([0, 0, 0, -300_000, -1_500_000, 900_000]), 0) for _ in range(size)]
         port = chance.randrange(len(node.inputs))
         keys = pa.array([chance.choice("ab") for _ in range(size)])

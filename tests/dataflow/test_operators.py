@@ -1,4 +1,4 @@
-"""Operators give what they promise, however their rows were cut into batches and wherever they were restarted."""
+"""Operators give the promised rows, however the input is split into batches and wherever they restart."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def start(node: OperatorNode, state: PagedState) -> Operator:
 def run(
     written: Written, arrivals: Arrivals, *, chance: random.Random | None = None, end: bool = True
 ) -> list[Row]:
-    """Run the last operator; with `chance`, in batches of any size, stored and loaded in between."""
+    """Run the last operator. With `chance`, use random batches, and store and load the state in between."""
     node = node_of(written)
     states = States()
     state = states.begin()
@@ -140,7 +140,7 @@ def arrivals_under(chance: random.Random, ports: int) -> Arrivals:
 @pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("which", _EVERY)
 def test_operator_does_not_depend_on_batches_or_restarts(which: str, seed: int) -> None:
-    """The foundation of every technique that replays: other batches, and state that was stored and loaded."""
+    """Every technique that replays relies on this: other batches, and state that was stored and loaded."""
     chance = random.Random(seed)
     arrivals = arrivals_under(chance, len(node_of(_EVERY[which]).inputs))
     whole = run(_EVERY[which], arrivals)
@@ -230,7 +230,7 @@ def test_sort_puts_rows_in_order_and_leaves_out_what_is_too_late() -> None:
 
 
 def resampled(rows: Sequence[Row], every: int, line: bool) -> list[Row]:
-    """Return the definition of resample, row by row."""
+    """Return the result of resample by its definition, row by row."""
     last: dict[Any, tuple[int, Any]] = {}
     shown: list[Row] = []
     for key, at, value in rows:

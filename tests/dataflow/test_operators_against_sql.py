@@ -1,4 +1,4 @@
-"""Every operator, alone and behind every other, gives the rows that DuckDB gives of the same streams."""
+"""Every operator, alone and behind every other operator, gives the rows that DuckDB gives."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Build = tuple[Callable[..., Stream], Callable[..., str], int, bool]
 
 
 def rows_of(chance: random.Random, keys: list[Any], port: int) -> pa.Table:
-    """Return rows in the order of their times, of which no two of both streams are the same."""
+    """Return rows ordered by time. No two rows of the two streams have the same time."""
     at, rows = 0, []
     for _ in range(often(45, 90)):
         at += 2 * chance.choice([1, 300_000, 500_000, 900_000, 7_000_000])
@@ -59,7 +59,7 @@ def network_of(write: Callable[..., Stream], schema: pa.Schema, ports: int) -> N
 
 
 def play(network: Network, tables: list[pa.Table], seed: int, technique: Technique, **how: Any) -> Outcome:
-    # One source gives many rows at a time, and the other few.
+    # One source sends many rows at a time, the other few.
     sizes = random.Random(seed).sample([2, 9], 2)
     given = {
         source.name: table.to_batches(max_chunksize=size)
@@ -103,7 +103,7 @@ def alone(one: Judged, ports: int) -> Build:
 
 
 def behind(first: Judged, second: Judged, ports: int) -> Build:
-    """Return a unary operator behind another operator."""
+    """Return a unary operator that reads from another operator."""
     return (
         lambda *streams: second.write(first.write(*streams)),
         lambda *rows: second.sql(first.sql(*rows)),
@@ -113,7 +113,7 @@ def behind(first: Judged, second: Judged, ports: int) -> Build:
 
 
 def before(first: Judged, second: Judged) -> Build:
-    """Return a binary operator behind a unary one on its left."""
+    """Return a binary operator whose left input is a unary operator."""
     return (
         lambda left, right: second.write(first.write(left), right),
         lambda left, right: second.sql(first.sql(left), right),
@@ -134,7 +134,7 @@ for (first, one), (second, other) in itertools.product(UNARY.items(), BINARY.ite
 
 _KEYED = ["tumbling", "count window", "resample", "process", "join"]
 
-#: The pairs in which faults were found.
+#: The pairs in which bugs were found.
 _ALWAYS = [
     "join, then tumbling",
     "union, then tumbling",
@@ -157,7 +157,7 @@ def test_operator_gives_the_rows_that_sql_gives(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", _KEYED)
 def test_keys_are_compared_by_one_rule(name: str) -> None:
-    """Null, NaN of several bits, and zeros of both signs are keys."""
+    """Keys include null, NaNs with different bits, and zeros of both signs."""
     judge(ALONE[name], 2)
 
 
@@ -177,7 +177,7 @@ _TECHNIQUES: dict[str, Callable[[], Technique]] = {
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 def test_recovered_union_gives_the_rows_that_sql_gives(technique: str) -> None:
-    """The nodes die one after the other, at steps all over the run."""
+    """Nodes die one after another, at steps throughout the run."""
     calm = judge(PAIRS["union, then tumbling"], 1, _TECHNIQUES[technique]())
     for step in range(5, calm.steps, max(1, calm.steps // often(2, 60))):
         node = f"node-{step % 3 + 1}"

@@ -26,7 +26,7 @@ def numbers(found: Batch | None) -> list[int]:
 
 
 def test_retention_keeps_rows_until_both_replicas_have_them() -> None:
-    """Flux's ingress: {PROD, PRIM, SEC}."""
+    """The retention rule of Flux's ingress: {PROD, PRIM, SEC}."""
     buffer = OutputBuffer(frozenset({PRODUCED, RECEIVED, BY_SECONDARY}))
     buffer.put(batch(1, 10))
     buffer.ack(1, 10, RECEIVED)
@@ -49,7 +49,7 @@ def test_cursor_shows_each_destination_what_it_was_not_sent() -> None:
 
 
 def test_dangling_acknowledgement_filters_the_row_when_it_comes() -> None:
-    """A secondary that lags behind its primary learns first that rows 1 to 5 were received, then produces them."""
+    """A secondary that lags behind learns that rows 1 to 5 were received before it produces them."""
     buffer = OutputBuffer(frozenset({PRODUCED, RECEIVED}))
     buffer.ack(1, 5, RECEIVED)
     assert buffer.dangling() == [(1, 5)]
@@ -71,7 +71,7 @@ def test_reset_goes_back_to_the_first_row_that_was_not_acknowledged() -> None:
 
 
 def test_dead_destination_no_longer_holds_rows() -> None:
-    """Flux 3.3.2: everything is taken for acknowledged by the dead one, and it is taken out of the rule."""
+    """Flux 3.3.2: all rows count as acknowledged by the dead destination, and it is removed from the rule."""
     buffer = OutputBuffer(frozenset({PRODUCED, RECEIVED, BY_SECONDARY}))
     buffer.put(batch(1, 10))
     buffer.ack(1, 6, BY_SECONDARY)
@@ -92,7 +92,7 @@ def test_rows_that_are_produced_again_are_left_out() -> None:
 
 
 def test_destination_that_lost_what_it_received_is_sent_it_again() -> None:
-    """SGuard: rows go when they are safe; received ones are sent again to whoever takes over."""
+    """SGuard: rows are dropped when they are safe; a takeover receives all others again."""
     safe = Mark(RowStage.SAFE, PRIMARY)
     buffer = OutputBuffer(frozenset({PRODUCED, safe}))
     buffer.put(batch(1, 10))
@@ -121,7 +121,7 @@ def test_contents_can_be_stored_and_loaded() -> None:
 
 @pytest.mark.parametrize("seed", seeds(30))
 def test_buffer_is_loss_free_and_dup_free_in_any_order_of_calls(seed: int) -> None:
-    """Compare with the paper's definition, number by number: sets of marks, and a cursor."""
+    """Compare with a model of the paper's definition: a set of marks for each row number, and a cursor."""
     chance = random.Random(seed)
     rule = frozenset({PRODUCED, RECEIVED, BY_SECONDARY})
     buffer = OutputBuffer(rule)

@@ -1,4 +1,4 @@
-"""A map of Python values in pages is a dictionary, whatever of it is in memory besides, and after a failure."""
+"""A map of Python values in pages behaves like a dictionary, whatever else is cached, and after a failure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_packed_map_is_a_dictionary(seed: int, most: int, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_packed_map_keeps_values_that_are_longer_than_a_page(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values grow, shrink and go; pieces of what was there before never come to light."""
+    """Values grow, shrink and go; parts of earlier values never reappear."""
     monkeypatch.setattr(packed_map, "dataflow_known_bytes_max", 30_000)
     chance = random.Random(seed)
     states = States()

@@ -1,4 +1,4 @@
-"""Groups in pages give what Arrow's aggregation of all rows gives, whatever the batches, types and nulls."""
+"""Groups in pages equal Arrow's aggregation of all rows, whatever the batches, types and nulls."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def rows_under(chance: random.Random, kind: pa.DataType, count: int, keys: int, 
 @pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("kind", _VALUES, ids=str)
 def test_groups_are_those_of_all_rows_at_once(kind: pa.DataType, seed: int) -> None:
-    """Few keys and many, large batches and small, with nulls and without; stored and loaded in between.
+    """Few keys and many, large batches and small, with and without nulls; the state is reloaded at times.
 
-    Some batches are admitted: the groups say which of their keys are new.
+    Some batches are admitted: the groups report which of their keys are new.
     """
     chance = random.Random(seed)
     keys, nulls = chance.choice([3, 4000]), chance.choice([0.0, 0.2])
@@ -95,7 +95,7 @@ def test_groups_are_those_of_all_rows_at_once(kind: pa.DataType, seed: int) -> N
 
 
 def test_number_that_is_noted_stays_until_it_is_put() -> None:
-    """Rows change the others; one that was never put is 0."""
+    """Rows change the other accumulators. A mark that was never put is 0."""
     states = States()
     accumulators = [Accumulator("rows", "rows", pa.int64()), Accumulator("mark", "noted", pa.int64())]
     groups = states.begin().groups("groups", pa.schema([("key", pa.string())]), accumulators)

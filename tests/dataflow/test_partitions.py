@@ -1,4 +1,4 @@
-"""Partitioned stages: rows keep their order whatever happens between, and queries that cannot work are refused."""
+"""Partitioned stages: rows keep their order in all cases, and queries that cannot work are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GRAINS = {"grain_rows": 5, "grain": "4s"}
 
 
 def double(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Make two rows of each, one after the other."""
+    """Make two output rows of each row."""
     order = [at for at in range(rows.num_rows) for _ in (0, 1)]
     return rows.take(pa.array(order, pa.int64()))
 
@@ -52,7 +52,7 @@ _ROW_BY_ROW: list[Callable[[Stream], Stream]] = [
 
 
 def chain(step: Callable[[Stream], Stream], parts: int = 3) -> Network:
-    """Two partitioned stages, the second by another column."""
+    """Return two partitioned stages; the second is partitioned by another column."""
     query = Query("first")
     stream = query.source("in", SCHEMA, time="at").filter(F.col("value") >= 0)
     stream = step(stream.partition("key", parts=parts, name="stage", **_GRAINS))
@@ -72,7 +72,7 @@ def play(network: Network, technique: Technique | None = None, *, seed: int = 1,
 
 @pytest.mark.parametrize("step", _ROW_BY_ROW, ids=["filter", "select", "map", "flat map", "several"])
 def test_partition_and_merge_leave_rows_in_their_order(step: Callable[[Stream], Stream]) -> None:
-    """Operators that treat rows one by one give the same rows in the same order as without parts."""
+    """Row-by-row operators give the same rows in the same order as without partitions."""
     query = Query("first")
     step(query.source("in", SCHEMA, time="at")).sink("out")
     expected = play(query.network())
@@ -111,7 +111,7 @@ def test_partition_gives_the_same_rows_of_each_key(network: Callable[[int | None
 
 @pytest.mark.parametrize("network", [windows, joined, lambda parts: chain(_ROW_BY_ROW[3], parts)])
 def test_partition_order_does_not_depend_on_how_rows_are_cut(network: Callable[[int], Network]) -> None:
-    """Rows come in other batches, on links of other delays, with credit for a row at a time."""
+    """Rows come in other batches, on links with other delays, with credit for one row at a time."""
     expected = play(network(3))
     for seed, size in ((2, 1), (3, 8), (4, 32)):
         assert play(network(3), seed=seed, size=size, bounds=Bounds(credit_bytes=64)) == expected
@@ -128,7 +128,7 @@ def test_partition_is_recovered_by_techniques_that_know_nothing_of_it(
 
 
 def test_partition_does_not_deadlock_when_all_rows_go_to_one_part() -> None:
-    """Buffers hold a row or two: a part that is behind holds up the others, and not for ever."""
+    """Buffers hold a row or two: a slow part holds up the others, but not for ever."""
     query = Query("first")
     stream = query.source("in", SCHEMA, time="at").with_columns(one=F.lit(1))
     stream = stream.partition("one", parts=3, name="stage").filter(F.col("value") >= 0)
@@ -138,7 +138,7 @@ def test_partition_does_not_deadlock_when_all_rows_go_to_one_part() -> None:
 
 
 def test_partition_puts_rows_of_set_preserving_operators_into_an_order() -> None:
-    """The function gives its rows in an order that nobody knows before; its columns tell them apart."""
+    """The function gives its rows in an unpredictable order; their columns distinguish them."""
     chance = random.Random()
 
     def shuffled(rows: pa.RecordBatch, state: MutableMapping[Any, Any]) -> pa.RecordBatch:
@@ -159,7 +159,7 @@ def test_partition_puts_rows_of_set_preserving_operators_into_an_order() -> None
 
 
 def test_partition_of_keys_is_the_same_in_every_process() -> None:
-    """The shares are what they were when this was written: who restarts must find keys where they are."""
+    """The expected partitions are fixed values: after a restart, keys must be in the same partitions."""
     rows = pa.record_batch(
         {
             "text": pa.array(["a", "b", None, "", "a longer one"]),

@@ -1,4 +1,4 @@
-"""A process that has something to do is told apart from one that was stopped, however busy the machine is."""
+"""A process that has work is distinguished from a stopped one, however busy the machine is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_process_at_work_is_known_from_one_that_stands_still(busy: int) -> None:
     assert watch.at_work()
     os.kill(busy, signal.SIGSTOP)
     wait_until(lambda: _state(busy) == "T", "a process that was stopped")
-    # Once more for what it did before.
+    # This call reports the work before the stop.
     watch.at_work()
     assert not watch.at_work()
     os.kill(busy, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""Real processes that are killed and stopped at random while a query runs: the output is as without that."""
+"""Real processes are killed and stopped at random while a query runs; its output does not change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from peacefs.protocol.errors import InvalidQuery, StartupError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-#: For how long processes fail at random; longer when the environment says so.
+#: How long processes fail at random; the environment can set a longer time.
 _ORDEAL_S = float(os.environ.get("PEACEFS_DATAFLOW_ORDEAL_S", often(1, 5)))
 _ORDEAL_SEED = int(os.environ.get("PEACEFS_DATAFLOW_ORDEAL_SEED", "1"))
 _EVERY_S = 0.02
@@ -51,7 +51,7 @@ def expected_rows(network: OperatorClass, batches: int) -> list[Row]:
 
 
 class Ordeal:
-    """Nodes, datanodes and the coordinator, one of which fails now and then."""
+    """Nodes, datanodes and the coordinator, one of which fails from time to time."""
 
     def __init__(self, cluster: LocalCluster, host: LocalProcesses, chance: random.Random) -> None:
         self._cluster, self._host, self._chance = cluster, host, chance
@@ -65,7 +65,7 @@ class Ordeal:
             self._kill_datanode,
             self._kill_coordinator,
         ]
-        # Each once at least, in an order of chance.
+        # Each kind at least once, in random order.
         waiting = self._chance.sample(events, len(events))
         while waiting or time.monotonic() < ends_s:
             event = waiting.pop() if waiting else self._chance.choice(events)
@@ -104,7 +104,7 @@ class Ordeal:
     ids=lambda technique: technique.name,
 )
 def test_query_survives_whatever_dies_at_random(tmp_path: Path, technique: Technique) -> None:
-    """Nodes, datanodes and the coordinator; with PEACEFS_DATAFLOW_ORDEAL_S for as long as one likes."""
+    """Nodes, datanodes and the coordinator fail. PEACEFS_DATAFLOW_ORDEAL_S sets the duration."""
     batches = int(_ORDEAL_S / _EVERY_S) + 150
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     observed: list[Row] = []
@@ -138,7 +138,7 @@ def test_query_survives_whatever_dies_at_random(tmp_path: Path, technique: Techn
 
 
 def test_recovery_waits_for_a_coordinator_that_is_away(tmp_path: Path) -> None:
-    """The node that takes over has never spoken to it, and finds nobody; it asks until the checkpoint is there."""
+    """The node that takes over has never reached the coordinator. It retries until the coordinator is back."""
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     observed: list[Row] = []
     begun, back = threading.Event(), threading.Event()
@@ -164,7 +164,7 @@ def test_recovery_waits_for_a_coordinator_that_is_away(tmp_path: Path) -> None:
             cluster.coordinator.kill()
             os.kill(host.pids()[lost], signal.SIGKILL)
             wait_until(lambda: run.place_of("second") not in (lost, None), "another node for the unit")
-            # Longer than it takes to find nobody.
+            # Longer than a failing connection attempt takes.
             with pytest.raises(TimeoutError):
                 run.wait(1.5)
             cluster.restart(cluster.coordinator)
@@ -175,7 +175,7 @@ def test_recovery_waits_for_a_coordinator_that_is_away(tmp_path: Path) -> None:
 
 
 def test_query_is_resumed_after_the_death_of_its_driver(tmp_path: Path) -> None:
-    """The driver, with its sources, sinks and controller, is killed twice; the sink has each row once."""
+    """The driver, with its sources, sinks and controller, is killed twice; the sink gets each row once."""
     batches = often(180, 300)
     command = [sys.executable, "-m", "support.resumed_query", str(tmp_path), str(batches)]
     rows = tmp_path / "rows"
@@ -188,7 +188,7 @@ def test_query_is_resumed_after_the_death_of_its_driver(tmp_path: Path) -> None:
 
     for third in (1, 2):
         before = lines()
-        # However late it is killed, it has not come to the end.
+        # However late the kill, the query has not finished.
         until = third * batches // 3
         driver = subprocess.Popen([*command, str(until)], cwd=_TESTS, stdout=subprocess.DEVNULL)
         try:

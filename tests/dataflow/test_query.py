@@ -1,4 +1,4 @@
-"""Queries say what they are, and what is wrong with them, when they are written."""
+"""Queries describe themselves, and report mistakes as soon as they are written."""
 
 from __future__ import annotations
 

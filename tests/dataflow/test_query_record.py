@@ -1,4 +1,4 @@
-"""A query that is resumed is the one that was begun: another window, condition or technique is refused."""
+"""A query can be resumed only unchanged: another window, condition or technique is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failure at any step of a run: what comes out is what the technique promises."""
+"""A failure at any step of a run: the output is what the technique promises."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOT_ARBITRARY = [each for each in OperatorClass if each is not OperatorClass.AR
 def play(
     sample: Sample, technique: Technique, *failures: Failure, seed: int = 1, given: int = 1, **how: object
 ) -> Outcome:
-    """`given`: the seed of the rows."""
+    """Play a run; `given` is the seed of the rows."""
     rows = sample.rows(given)
     how = {"times": VirtualTimes(rows_every_s=0.04, store_s=0.05), **how}
     return SeededRun(sample.network, technique, rows, seed=seed, failures=failures, **how).run()  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def node_of(expected: Outcome, unit: str) -> str:
 
 @pytest.mark.parametrize("network", _NOT_ARBITRARY, ids=str)
 def test_sguard_is_precise_after_a_failure_at_any_step(network: OperatorClass) -> None:
-    """Each node is killed before a step of the run, and the output is the same row for row."""
+    """Each node is killed before some steps, and the output is the same row for row."""
     sample = SAMPLES[network]()
     expected = play(sample, sguard())
     assert expected.checkpoints_stored > 2
@@ -75,7 +75,7 @@ def test_sguard_is_precise_after_a_failure_at_any_step(network: OperatorClass) -
     ids=str,
 )
 def test_sguard_without_precision_recovers_as_passive_standby(network: OperatorClass, promised: Recovery) -> None:
-    """The row of passive standby in HA's Table 2, of the output of the unit that failed."""
+    """The output of the failed unit matches the passive standby row of HA's Table 2."""
     sample = SAMPLES[network]()
     expected = play(sample, sguard(precise=False))
     assert sguard(precise=False).promises(sample.network.operator_class) is promised
@@ -102,7 +102,7 @@ def test_amnesia_costs_nothing_without_a_failure() -> None:
     sample = repeatable()
     outcome = play(sample, Amnesia())
     assert outcome.checkpoints_stored == 0
-    # Rows are kept until the second unit has asked for the first of them, and not after.
+    # Rows are kept only until the second unit has requested the first of them.
     assert outcome.held_bytes_max < sum(batch.nbytes for batch in sample.rows(1)["in"]) / 2
 
 
@@ -114,7 +114,7 @@ def unharmed(network: OperatorClass, given: int) -> tuple[Sample, Outcome]:
 
 @pytest.mark.parametrize("seed", seeds(40))
 def test_sguard_is_precise_whatever_fails(seed: int) -> None:
-    """Several failures of any kind, those during a recovery among them; a node stays to go on."""
+    """Several failures of any kind, also during a recovery; some node always survives."""
     chance = random.Random(seed)
     given = rows_seed(seed)
     sample, expected = unharmed(chance.choice(_NOT_ARBITRARY), given)
@@ -124,7 +124,7 @@ def test_sguard_is_precise_whatever_fails(seed: int) -> None:
 
 
 def test_node_that_hung_is_fenced_when_it_comes_back() -> None:
-    """It is taken for dead; what it says when it goes on is not listened to."""
+    """The node is considered dead, and what it sends later is ignored."""
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     expected = play(sample, sguard())
     for step in steps(expected.steps, every=28, begin=20):
@@ -133,7 +133,7 @@ def test_node_that_hung_is_fenced_when_it_comes_back() -> None:
 
 
 def test_memory_is_bounded_while_a_consumer_is_away() -> None:
-    """The second unit dies, or hangs: the source is held back, and nothing is lost."""
+    """The second unit dies or hangs: the source waits, and nothing is lost."""
     sample = repeatable()
     rows = sample.rows(1, batches=60)
     batch = max(batch.nbytes for batch in rows["in"])

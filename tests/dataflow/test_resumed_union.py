@@ -1,4 +1,4 @@
-"""A query with a union that is resumed: its events are gone with its program, and no row is lost."""
+"""A resumed query with a union loses no row, although its program's determinants are gone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Sink:
 
 
 def test_resumed_union_loses_no_row_that_comes_in_another_order(tmp_path: Path) -> None:
-    """The first program takes rows of one source alone; the second those of the other before them."""
+    """The first program takes rows of one source only; the second one takes rows of the other source first."""
     query = Query("first")
     one, other = (query.source(name, SCHEMA, time="at") for name in ("in", "more"))
     one.union(other).unit("second").filter(F.col("value") >= 0).sink("out")
@@ -45,7 +45,7 @@ def test_resumed_union_loses_no_row_that_comes_in_another_order(tmp_path: Path) 
     def first_program() -> Iterator[pa.RecordBatch]:
         yield from rows["in"][:2]
         checkpointed.wait(PATIENCE_S)
-        # Rows that no checkpoint covers, and that the sink has.
+        # Rows that the sink has received but no checkpoint covers.
         yield from rows["in"][2:6]
         over.wait(PATIENCE_S)
 

@@ -1,4 +1,4 @@
-"""A node with too much to do is relieved, also when what waits for it has not reached it yet."""
+"""An overloaded node is relieved, also if its waiting rows have not reached it yet."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _asked(effects: list[RingEffect]) -> list[Relieve]:
 
 
 def _node_told_of(unheld_rows: int) -> ReducerCore:
-    """Return a node with an empty queue, of whose rows a mapper says that so many are on their way."""
+    """Return a node with an empty queue; a mapper has reported this many unacknowledged rows for it."""
     core = ReducerCore(0.0, "node-1", arrange(["node-1", "node-2"], 1), ["mapper-1"], count, DictTable, _SETTINGS)
     whole = (Interval(0, RING),)
     core.received(0.1, "edge", Tuples("mapper-1", 1, 0, 1, 0, whole, _SIX_WORDS, unheld_rows))
@@ -48,7 +48,7 @@ def _node_told_of(unheld_rows: int) -> ReducerCore:
 
 
 def test_ring_node_asks_for_relief_for_rows_that_it_has_not_read() -> None:
-    """Half of the rows that a mapper sends are for a neighbour here."""
+    """Half of the rows that a mapper reports are for a neighbour."""
     assert _asked(_node_told_of(120).tick(1.0, busy=0.9)) == [Relieve(("node-1",))]
     assert _asked(_node_told_of(118).tick(1.0, busy=0.9)) == []
 
@@ -73,7 +73,7 @@ def test_mapper_tells_nodes_how_many_rows_they_have_not_acknowledged() -> None:
 
 
 def test_mapper_has_batches_acknowledged_whose_feeds_became_one_meanwhile() -> None:
-    """A node moves: it was told of its interval, and of the new part of it, in messages of their own."""
+    """A node moves; it received its interval, and the new part of the interval, in separate messages."""
     one, two = arrange(["node-1", "node-2"], 0)
     view = RingView(0, [one, two])
     mapper = MapperCore("mapper-1", view, RingSettings(r=0))
@@ -103,7 +103,7 @@ def _count_slowly(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
 
 
 def _hot_rows(tokens_before: dict[str, int | None], run: list[RingRun]) -> Iterator[pa.RecordBatch]:
-    """Give words of one node's interval alone, faster than it can count them; end when a token has moved."""
+    """Yield words of one node's interval, faster than the node can count them, until a token has moved."""
     words = np.arange(3000)
     hot = words[key_places([pa.array(words)]) < RING // 3]
     chance = np.random.default_rng(1)
@@ -115,7 +115,7 @@ def _hot_rows(tokens_before: dict[str, int | None], run: list[RingRun]) -> Itera
 
 
 def test_overloaded_process_is_relieved_by_its_neighbour(tmp_path: Path) -> None:
-    """Most rows wait in sockets and in the program that sends them, where the node cannot count them."""
+    """Most rows wait in sockets and in the sending program, where the node cannot count them."""
     text = Query("words").source("text", _SCHEMA, time="at")
     query = text.process(_count_slowly, state={"word": "int64", "count": "int64"}, key="word").sink("out")
     technique = PeerRing(r=1, silence_s=60.0)

@@ -1,4 +1,4 @@
-"""Queries on a peer ring: what is refused, in one line, and a node of a real ring that is killed."""
+"""Queries on a peer ring: refusals, in one line, and a real ring of which a node is killed."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_neighbours_of_a_ring_are_in_different_racks() -> None:
 
 
 class _Tables:
-    """The same changes to both kinds of table."""
+    """Both kinds of table, given the same changes."""
 
     def __init__(self) -> None:
         schema = pa.schema([("word", pa.int64()), ("count", pa.int64())])
@@ -210,7 +210,7 @@ def test_places_of_keys_are_the_same_for_every_type_of_text() -> None:
 
 # -- a real ring ----------------------------------------------------------------------------------------
 
-#: Nobody waits for so long: a process that has ended is missed at once.
+#: Effectively never: an ended process is detected at once.
 _SILENCE_S = 1000.0
 
 
@@ -220,14 +220,14 @@ def _first_letter(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _counts(rows: pa.RecordBatch, state: Any) -> pa.RecordBatch:
-    """Count words, and put out every count as it is now: the highest of each is the last."""
+    """Count words, and output each count as it changes: the highest count of a word is the last."""
     state.add_at(rows.column("word"), 1)
     found = state.find(rows.column("word")).column("count")
     return rows.append_column("count", found)
 
 
 def test_ring_of_processes_runs_two_functions_one_behind_the_other(tmp_path: Path) -> None:
-    """A node that has state of both is killed in the middle: no word is missing, in either."""
+    """A node that has state of both functions is killed in the middle: neither loses a word."""
     batches, size = 30, 200
     chance = np.random.default_rng(5)
     made = [[f"word-{word}" for word in chance.integers(0, 90, size)] for _ in range(batches)]
@@ -276,7 +276,7 @@ def test_ring_of_processes_outlives_a_sigkill(tmp_path: Path) -> None:
                 killed.append("node-2")
 
     class _Seen:
-        """The sink, and whether it has had anything."""
+        """A sink that records whether it has received anything."""
 
         def __init__(self) -> None:
             import threading

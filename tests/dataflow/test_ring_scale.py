@@ -1,4 +1,4 @@
-"""Rings of many nodes in virtual time: what a recovery takes does not grow with nodes or failures."""
+"""Rings of many nodes in virtual time: the cost of a recovery does not grow with nodes or failures."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ def test_ring_recovers_in_the_same_time_whatever_its_size_and_the_failures() -> 
     times = [row.recovery_s for row in rows]
     assert max(times) < 1.5
     assert max(times) < 2 * min(times)
-    # Whoever takes over tells everyone, who tells neighbours: in proportion to the nodes. Copies do not grow.
+    # The node that takes over tells all, and they tell their neighbours, in proportion to the nodes. Copies do not
+    # grow.
     assert rows[2].news_per_failure < 8 * 80
     assert all(row.copies_per_failure <= 3 for row in rows)

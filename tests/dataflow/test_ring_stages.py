@@ -1,6 +1,7 @@
-"""Peer rings with two keyed functions, one behind the other: words are counted, and their classes after them.
+"""Peer rings with two keyed functions in a row: words are counted, and then their classes.
 
-Both share the ring: nodes die, move, join and leave with the state of both, and every word counts once in each.
+Both functions share the ring. Nodes die, move, join and leave with the state of both, and every word counts once
+in each.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _ring_of(seed: int, batches: Batches, **options: Any) -> SeededRing:
 
 
 def _counted(ring: SeededRing, stage: int) -> Counter[int]:
-    """Return the counts of a function in the states of the intervals' owners. No key is in two."""
+    """Return a function's counts in the states of the intervals' owners. No key is in two states."""
     found: Counter[int] = Counter()
     for tables in ring.owners().values():
         for table in tables:
@@ -102,7 +103,7 @@ def _change(kind: str, step: int) -> RingEvent:
 
 
 def _die_during(kind: str, chance: random.Random) -> bool:
-    """Let a node die after a change has begun. Return whether it did before the change was done."""
+    """Let a node die after a change has begun. Return True if it died before the change was done."""
     batches = batches_of(chance.randrange(1000), batches=20)
     step = chance.randrange(20, 200)
     after, dies = step + chance.randrange(200), chance.choice(["node-1", "node-2", "node-3"])
@@ -127,7 +128,7 @@ def test_ring_stages_move_with_the_ring_and_outlive_a_death_meanwhile(seed: int,
 
 
 def _hot_batches(seed: int) -> Batches:
-    """Return batches of which most rows belong to the first node's interval."""
+    """Return batches with most rows in the first node's interval."""
     chance = random.Random(seed)
     words = list(range(200))
     hot = [word for word, place in zip(words, places_of(words), strict=True) if place < RING // 3]
@@ -161,7 +162,7 @@ def test_ring_stages_scale_out_and_in(seed: int) -> None:
 
 
 def test_ring_stages_hold_back_the_source_while_the_second_is_full() -> None:
-    """Nodes are slow, and little may wait: batches that come out of the first function count as much."""
+    """Nodes are slow, and few batches may wait. Batches from the first function count as well."""
     batches = batches_of(5, batches=30, rows=40)
     settings = RingSettings(
         r=1, checkpoint_s=0.15, silence_s=5.0, suspect_s=0.1, balances=False, mapper_bytes_max=2000

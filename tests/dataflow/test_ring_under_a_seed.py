@@ -1,8 +1,8 @@
 """Peer rings under seeds: every set of nodes dies at once, at any step, also while the ring changes.
 
-Without r + 1 neighbours among the dead, every tuple counts once (or at least once, where that is asked for);
-with them, the loss is said. By default some sets of rings of four to six nodes are played; PEACEFS_SEEDS=n plays
-all, each at n steps.
+Unless r + 1 neighbours are among the dead, every tuple counts once (or at least once, if that is configured).
+Otherwise the loss is reported. By default some sets on rings of four to six nodes are played; PEACEFS_SEEDS=n
+plays all, each at n steps.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Case = tuple[int, int, tuple[str, ...]]
 
 
 def _sets(sizes: Iterable[int], copies: Iterable[int], *, more: int = 0) -> Iterator[Case]:
-    """Yield every set of nodes that may die, but for all of them, for rings of these sizes."""
+    """Yield every set of nodes that may die, except all of them, for rings of these sizes."""
     for nodes in sizes:
         names = [f"node-{number}" for number in range(1, nodes + 1 + more)]
         for r in copies:
@@ -64,7 +64,7 @@ def _sets(sizes: Iterable[int], copies: Iterable[int], *, more: int = 0) -> Iter
 
 
 def _some(cases: Iterator[Case], every: int) -> list[Case]:
-    """Return some cases, more of small rings than of larger ones; all of all where PEACEFS_SEEDS asks for more."""
+    """Return some cases, with more of the small rings; return all if PEACEFS_SEEDS is set."""
     if "PEACEFS_SEEDS" in os.environ:
         return list(cases)
     every, of_small = often(2 * every, every), often(2, 1)
@@ -77,12 +77,12 @@ def _neighbours_died(ring: list[str], dead: Iterable[str], r: int) -> bool:
 
 
 def _as_all_know(ring: SeededRing, r: int) -> RingView:
-    """Return the ring as it is when the news of all nodes are put together."""
+    """Return the ring as known from all nodes together."""
     return RingView(r, [member for core in ring.cores.values() for member in core.view_members])
 
 
 def _play(ring: SeededRing, batches: Any, *, may_lose: bool = False, once: bool = True) -> RingOutcome:
-    """Play a run, and see that every tuple counted, or that the loss was said."""
+    """Play a run, and check that every tuple counted or the loss was reported."""
     outcome = ring.run()
     complete = not expected(batches) - delivered(outcome) and not expected(batches) - counted(ring)
     assert complete or outcome.losses, "tuples are lost, and nobody said so"
@@ -122,7 +122,7 @@ def test_ring_counts_each_tuple_at_least_once_as_in_the_paper(seed: int, nodes: 
 
 
 def test_ring_at_least_once_counts_some_tuples_twice() -> None:
-    """The option for exactly once is not idle: without it replays do count again."""
+    """Check the option for exactly once: without it, replays do count tuples twice."""
     twice = 0
     for seed in range(1, 6):
         batches = batches_of(seed)
@@ -143,7 +143,7 @@ def _change(chance: random.Random, kind: str, nodes: int, step: int) -> RingEven
 
 
 def _fail_during_change(seed: int, kind: str, nodes: int, r: int, dead: tuple[str, ...]) -> bool:
-    """Let nodes die while the ring changes, once or twice. Return whether it did at that moment."""
+    """Let nodes die while the ring changes once or twice. Return True if they died during a change."""
     chance = random.Random(f"{seed} {kind} {nodes} {r} {dead}")
     batches = batches_of(chance.randrange(1000), batches=20)
     step = chance.randrange(5, 200)
@@ -163,7 +163,7 @@ def _fail_during_change(seed: int, kind: str, nodes: int, r: int, dead: tuple[st
         return False
 
     outcome = ring.run(until=until)
-    # A change may still be done, by one who cannot know yet who is dead.
+    # A node that does not know yet which nodes are dead may still finish a change.
     may_lose = not found or any(
         set(dead).issuperset(arc.now) or set(dead).issuperset(arc.next) for arc in found[0].arcs
     )
@@ -187,19 +187,19 @@ def test_ring_counts_each_tuple_once_when_nodes_die_while_it_changes(
 
 
 def test_ring_is_hit_in_the_middle_of_its_changes() -> None:
-    """The test before is not idle: many of its failures come while a node moves, joins or leaves."""
+    """Check the previous test: many of its failures happen while a node moves, joins or leaves."""
     hit = [_fail_during_change(9, kind, 4, 1, ("node-2",)) for kind in ("move", "join", "leave") for _ in range(1)]
     hit += [_fail_during_change(seed, "move", 4, 2, ("node-3",)) for seed in range(6)]
     assert sum(hit) > 1
 
 
 def test_ring_whose_last_node_leaves_while_the_others_die_is_lost_and_says_so() -> None:
-    """A spare is there, but nobody who could tell it to take over, or say what was lost."""
+    """There is a spare, but no node that could tell it to take over or report the loss."""
     _fail_during_change(3, "leave", 4, 2, ("node-1", "node-2", "node-4"))
 
 
 def test_ring_holder_that_is_ready_for_a_change_stays_so_while_another_change_is_given_up() -> None:
-    """A spare begins to join where a node moves, and gives way: the new holder keeps what it said it has."""
+    """A spare's join is cancelled for a move: the new holder keeps the fragments that it announced."""
     _fail_during_change(12, "move", 4, 1, ("node-1",))
 
 
@@ -220,7 +220,7 @@ def test_ring_changes_while_it_runs(kind: str) -> None:
 
 @pytest.mark.parametrize("seed", seeds(2))
 def test_ring_changes_while_no_rows_come(seed: int) -> None:
-    """A node joins between two batches, and does not wait for the next one."""
+    """A node joins between two batches without waiting for the next one."""
     batches = batches_of(seed, batches=3)
     ring = ring_of(seed, batches, nodes=3, spares=1, batch_every_s=20.0)
     invited_s = joined_s = 0.0
@@ -240,7 +240,7 @@ def test_ring_changes_while_no_rows_come(seed: int) -> None:
 
 
 def test_ring_does_not_take_those_for_dead_that_need_not_speak_to_who_joins() -> None:
-    """The state takes longer to be sent than a node may be silent; beats go to members of the ring."""
+    """Sending the state takes longer than a node may be silent. Only ring members exchange heartbeats."""
     batches = batches_of(2, batches=60)
     events = [Join(100, "node-5", "node-2")]
     ring = ring_of(2, batches, nodes=4, spares=1, events=events, serialise_s=2.0)
@@ -251,7 +251,7 @@ def test_ring_does_not_take_those_for_dead_that_need_not_speak_to_who_joins() ->
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_ring_outlives_a_long_series_of_mishaps(seed: int) -> None:
-    """One after the other, with time for repair between: deaths, hangs, cut links, changes, nodes that return."""
+    """Deaths, hangs, cut links, changes and returning nodes, one by one, with time for repair in between."""
     chance = random.Random(seed)
     nodes, r = chance.randrange(4, 7), chance.randrange(1, 3)
     names = [f"node-{number}" for number in range(1, nodes + 3)]
@@ -295,7 +295,7 @@ def test_ring_makes_up_for_a_broken_link_before_a_failure(seed: int) -> None:
 
 
 def test_checkpoint_whose_base_is_missing_is_not_taken_but_asked_for() -> None:
-    """A holder that missed a checkpoint would lack the keys that changed in it."""
+    """A holder that missed a checkpoint lacks the keys that changed in it, so it asks for a full copy."""
     interval = Interval(0, RING // 2)
     members = arrange(["node-1", "node-2"], 1)
     core = ReducerCore(0.0, "node-2", members, ["mapper-1"], count, DictTable, RingSettings(r=1))
@@ -313,7 +313,7 @@ def test_checkpoint_whose_base_is_missing_is_not_taken_but_asked_for() -> None:
     assert held.table.known_keys > 0
 
 
-# -- what is refused, and what is said ------------------------------------------------------------------
+# -- refusals and reports -------------------------------------------------------------------------------
 
 
 def test_ring_says_what_is_lost_when_neighbours_die_at_once() -> None:
@@ -324,7 +324,7 @@ def test_ring_says_what_is_lost_when_neighbours_die_at_once() -> None:
 
 
 def test_ring_says_that_it_has_become_too_small_for_r() -> None:
-    """Two of four die, and r is 2: a third copy has no node."""
+    """Two of four nodes die and r is 2, so there is no node for the third copy."""
     batches = batches_of(1, batches=30)
     outcome = _play(ring_of(1, batches, nodes=4, r=2, events=[KillSet(300, ("node-1", "node-3"))]), batches)
     assert "the ring has 2 of the 3 nodes that r=2 wants" in " ".join(outcome.said)
@@ -334,7 +334,7 @@ def test_ring_says_that_it_has_become_too_small_for_r() -> None:
 
 
 def test_ring_takes_spares_in_place_of_nodes_that_die() -> None:
-    """All nodes with which it began die, one after the other: at the end it has others, and all that there was."""
+    """All original nodes die, one after another. In the end spares have replaced them, with all data."""
     batches = batches_of(6, batches=110, rows=6)
     events = [KillSet(400 + at * 1100, (f"node-{at + 1}",)) for at in range(3)]
     ring = ring_of(6, batches, nodes=3, spares=3, events=events)
@@ -371,7 +371,7 @@ def test_ring_refuses_a_node_that_hung_until_another_took_over() -> None:
 
 
 def test_ring_takes_nobody_for_dead_whom_a_busy_node_could_not_hear() -> None:
-    """A connection breaks, and who would take over does nothing for longer than a suspect may be silent."""
+    """A connection breaks, and the node that would take over hangs for longer than a suspect may be silent."""
     batches = batches_of(2, batches=40)
     for step in range(200, 400, often(50, 25)):
         paused = [CutLink(step, ("node-1", "node-2")), Hang(step, "node-2", for_s=0.45)]
@@ -384,7 +384,7 @@ def test_ring_takes_nobody_for_dead_whom_a_busy_node_could_not_hear() -> None:
 
 
 def test_ring_keeps_tuples_of_a_mapper_whose_clock_is_behind_and_says_so() -> None:
-    """By their times they would be evicted before the owner has processed them."""
+    """By the mapper's clock, these tuples would be evicted before the owner has processed them."""
     told = 0
     for seed in range(1, 4):
         batches = batches_of(seed, batches=30)
@@ -414,11 +414,11 @@ def test_ring_keeps_tuples_of_a_mapper_whose_clock_is_behind_and_says_so() -> No
     assert told
 
 
-# -- balancing by itself --------------------------------------------------------------------------------
+# -- automatic balancing --------------------------------------------------------------------------------
 
 
 def _hot_batches(share: float) -> dict[str, list[HashedRows]]:
-    """Return batches of which this share of the rows belongs to the first node's interval."""
+    """Return batches with this share of their rows in the first node's interval."""
     chance = random.Random(4)
     words = list(range(200))
     hot = [word for word, place in zip(words, places_of(words), strict=True) if place < RING // 3]

@@ -1,4 +1,4 @@
-"""The comparison of all techniques: its judge, its clock, its page, and a run of it."""
+"""The comparison of all techniques: its judge, its clock, its page, and a short run."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_verdict_counts_rows_that_are_lost_repeated_and_wrong(observed: list[Row
 
 
 def test_verdict_on_latest_counts_misses_only_the_last_of_a_key() -> None:
-    """A micro-batch shows one count of a word, whatever it counted."""
+    """A micro-batch outputs one count per word, after all rows of the batch."""
     assert judge_by_key(_WORDS, _RIGHT, [("a", 2, 2), ("b", 3, 2)], latest=True).kind is Recovery.PRECISE
     assert judge_by_key(_WORDS, _RIGHT, [("a", 2, 2), ("b", 1, 1)], latest=True) == Verdict(1, 0, 0, Recovery.GAP)
 
 
 def _timeline(late_s: dict[int, float], *, killed_at: int = 300) -> Timeline:
-    """Rows every 10 ms, each 5 ms late but for some, over six seconds."""
+    """Return rows every 10 ms over six seconds; each arrives after 5 ms, unless `late_s` says otherwise."""
     offered = np.arange(600) / 100
     took = np.full(600, 0.005)
     for number, seconds in late_s.items():
@@ -79,7 +79,7 @@ def _timeline(late_s: dict[int, float], *, killed_at: int = 300) -> Timeline:
 
 
 def test_recovery_is_over_when_rows_come_and_none_is_late() -> None:
-    # From 3.00 s on rows wait until 3.50 s.
+    # Rows from 3.00 s on wait until 3.50 s.
     line = _timeline({number: 3.5 - number / 100 for number in range(300, 345)})
     assert line.recoveries_s() == [pytest.approx(0.5)]
     assert line.before.worst_ms == pytest.approx(5.0)
@@ -151,11 +151,11 @@ def test_contest_kills_the_node_with_the_state_and_judges_what_comes(tmp_path: P
     assert played.usage.processor_us > 0 and played.usage.memory_bytes > 0
 
 
-# -- advice, held against the page --------------------------------------------------------------------------
+# -- advice compared with the page ---------------------------------------------------------------------------
 
 
 def _published(query: SideQuery) -> tuple[dict[str, dict[str, str]], QueryLoad]:
-    """Return the row of each technique on processes as it stands in the page, and the query's load."""
+    """Return the page's results of each technique on processes, and the query's load."""
     measured = tables.published(PAGE)
     costs = measured[tables.heading_of(query.name)][0]
     (load,) = (row for row in measured[tables.LOADS][0] if row.pop("query") == query.name)
@@ -165,7 +165,7 @@ def _published(query: SideQuery) -> tuple[dict[str, dict[str, str]], QueryLoad]:
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_advice_promises_what_the_comparison_has_found(query: SideQuery) -> None:
-    """Whatever advice says may run has run, and has recovered as well as it promises, or better."""
+    """Each technique that the advice admits has run, and has recovered at least as well as promised."""
     found, load = _published(query)
     options = {each.technique: each for each in advise(query.network(), load, Demand(Recovery.GAP))}
     assert found.keys() == {name for name, each in options.items() if not each.refused}
@@ -178,7 +178,7 @@ def test_advice_promises_what_the_comparison_has_found(query: SideQuery) -> None
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_advice_orders_costs_as_the_comparison_does(query: SideQuery) -> None:
-    """Compare only what it tells far apart: estimates that differ by half of the query's own work."""
+    """Compare only estimates that differ by more than half of the query's own work."""
     found, load = _published(query)
     options = {each.technique: each for each in advise(query.network(), load, Demand(Recovery.GAP))}
     costs = {name: options[name].estimate for name in found}

@@ -32,7 +32,7 @@ from peacefs.protocol.errors import InvalidQuery
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-# Nodes do not have the folder of the tests: functions of samples travel to them whole.
+# Nodes do not have the tests' modules, so functions of samples are pickled by value.
 cloudpickle.register_pickle_by_value(support.dataflows)
 
 _TECHNIQUES = [ActiveStandby, PassiveStandby]
@@ -40,7 +40,7 @@ _BATCHES = often(60, 120)
 
 
 class Played:
-    """A run whose source gives rows until `happen` is over; `events` are what the host has said."""
+    """A run whose source waits until `happen` has returned. `events` are the host's events."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ def expected_rows(network: OperatorClass) -> list[Row]:
 
 
 def twice(played: Played) -> None:
-    """Kill the primary, and later its successor, which has a standby of its own by then."""
+    """Kill the primary, and later its successor, which has its own standby by then."""
     for _ in range(2):
         node = played.node_of("second")
         wait_until(lambda: played.run.survives_loss_of("second"), "a standby with a copy")
@@ -118,7 +118,7 @@ def test_standby_process_takes_over_twice(
 def test_standby_process_repeats_how_a_union_interleaved(
     technique: Callable[[], Technique], tmp_path: Path
 ) -> None:
-    """Rows are numbered as they interleave: none is left out, none is there twice."""
+    """Rows are numbered as they interleave: none is lost, and none is repeated."""
     played = Played(technique(), OperatorClass.ARBITRARY, tmp_path, lambda it: it.kill(it.node_of("first")))
     assert [row[0] for row in played.rows] == [f"row {at + 1}" for at in range(len(played.rows))]
     assert len({row[2] for row in played.rows}) == len(played.rows) == 2 * _BATCHES * 4
@@ -126,7 +126,7 @@ def test_standby_process_repeats_how_a_union_interleaved(
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 def test_process_that_stood_still_is_fenced(technique: Callable[[], Technique], tmp_path: Path) -> None:
-    """SIGSTOP for longer than a node may be silent, then SIGCONT: what it says then is refused."""
+    """SIGSTOP for longer than a node may be silent, then SIGCONT: its later messages are refused."""
 
     def stop(played: Played) -> None:
         node = played.node_of("second")
@@ -142,7 +142,7 @@ def test_process_that_stood_still_is_fenced(technique: Callable[[], Technique], 
 
 
 def test_unit_without_a_standby_goes_on_and_says_so(tmp_path: Path) -> None:
-    """One of two nodes dies, and stands still whenever it is started again."""
+    """One of two nodes dies, and is stopped whenever it restarts."""
 
     def kill(played: Played) -> None:
         node = next(name for name in played.host.pids() if name != played.node_of("second"))

@@ -1,4 +1,4 @@
-"""Active and passive standby: a failure at every step of a run, and what comes out."""
+"""Active and passive standby: a failure at every step of a run, and the resulting output."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def play(
     given: int = 1,
     **how: object,
 ) -> Outcome:
-    """`given`: the seed of the rows."""
+    """Play a run; `given` is the seed of the rows."""
     sample = sample_of(network)
     how = {"times": VirtualTimes(rows_every_s=0.04), **how}
     return SeededRun(sample.network, technique, sample.rows(given), seed=seed, failures=failures, **how).run()  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ def sample_of(network: OperatorClass) -> Sample:
 
 
 def numbered_as_they_came(rows: list[Row], given: int = 1) -> list[Row]:
-    """Return what the union gives without a failure if its inputs interleave as they do in `rows`."""
+    """Return the failure-free output of the union if its inputs interleave as in `rows`."""
     sources = sample_of(OperatorClass.ARBITRARY).rows(given)
     waiting = {name: [row for batch in batches for row in batch.to_pylist()] for name, batches in sources.items()}
     made = []
@@ -83,7 +83,7 @@ def verdict(network: OperatorClass, expected: Outcome, observed: Outcome, given:
 def test_standby_is_precise_after_a_failure_at_any_step(
     technique: Callable[[], Technique], network: OperatorClass
 ) -> None:
-    """Before a step a node is killed, with primaries and standbys; a union goes on as it was begun."""
+    """Kill each node, with its primaries and standbys, at some steps. A union keeps its interleaving."""
     expected = unharmed(network, technique)
     assert verdict(network, expected, expected) is Recovery.PRECISE
     assert technique().promises(network) is Recovery.PRECISE
@@ -102,7 +102,7 @@ def test_standby_is_precise_after_a_failure_at_any_step(
 def test_standby_without_precision_gives_the_row_of_the_table(
     technique: Callable[..., Technique], network: OperatorClass
 ) -> None:
-    """HA's Table 2 of the output of the unit that failed: repeating, and divergent for arbitrary networks."""
+    """HA's Table 2, for the output of the failed unit: repeating, and divergent for arbitrary networks."""
     promised = Recovery.DIVERGENT if network is OperatorClass.ARBITRARY else Recovery.REPEATING
     assert technique(precise=False).promises(network) is promised
     expected = play(network, technique(precise=False))
@@ -117,7 +117,7 @@ def test_standby_without_precision_gives_the_row_of_the_table(
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 @pytest.mark.parametrize("seed", seeds(20))
 def test_standby_is_precise_whatever_connection_breaks(technique: Callable[[], Technique], seed: int) -> None:
-    """One node dies or hangs, and comes back; connections break at any time, those between a pair among them."""
+    """One node dies or hangs, and comes back. Connections break at any time, also those within a pair."""
     chance = random.Random(seed)
     network, given = chance.choice(list(OperatorClass)), rows_seed(seed)
     expected = unharmed(network, technique, given)
@@ -143,7 +143,7 @@ def test_standby_is_precise_whatever_connection_breaks(technique: Callable[[], T
 def test_standby_survives_several_failures_or_says_that_a_unit_is_lost(
     technique: Callable[[], Technique], seed: int
 ) -> None:
-    """Nothing is lost silently: rows come out as without a failure, or the query stops."""
+    """Nothing is lost silently: the rows are those of a run without a failure, or the query stops."""
     chance = random.Random(seed)
     network, given = chance.choice(list(OperatorClass)), rows_seed(seed)
     expected = unharmed(network, technique, given)
@@ -171,7 +171,7 @@ def test_standby_survives_several_failures_or_says_that_a_unit_is_lost(
 def test_second_failure_is_survived_once_a_new_standby_has_a_copy(
     technique: Callable[[], Technique], network: OperatorClass
 ) -> None:
-    """The primary dies, its standby takes over and gets one of its own; then that one is the primary's end."""
+    """The primary dies, and its standby takes over and gets a new standby. Then the new primary dies."""
     sample = sample_of(network)
     batches = often(20, 60)
     rows = sample.rows(1, batches=batches)
@@ -226,20 +226,20 @@ def test_pair_wants_two_nodes(technique: Callable[[], Technique]) -> None:
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 @pytest.mark.parametrize("dead", ["standby", "nobody"])
 def test_memory_is_bounded_with_a_slow_consumer(technique: Callable[[], Technique], dead: str) -> None:
-    """With two nodes, one of which may be dead for good: the other goes on, with a bounded memory."""
+    """One of the two nodes may be dead for good; the other continues with bounded memory."""
     sample = sample_of(OperatorClass.REPEATABLE)
     rows = sample.rows(1, batches=80)
     batch = max(batch.nbytes for batch in rows["in"])
     bounds = Bounds(credit_bytes=4 * batch, buffer_bytes_max=10 * batch, page_bytes=8192)
     failures = {"standby": [Kill(200, "node-2")], "nobody": []}[dead]
-    # The sink's node stands still, as a consumer that is slow does.
+    # Cut the sink's link, so that it stands still like a slow consumer.
     failures += [CutLink(150, ("node-1", "edge"))]
     how = {"seed": 1, "bounds": bounds, "times": VirtualTimes(rows_every_s=0.01), "nodes": 2, "failures": failures}
     observed = SeededRun(sample.network, technique(), rows, **how).run()  # type: ignore[arg-type]
     assert len(observed.rows("out")) == sum(batch.num_rows for batch in rows["in"])
     assert 0 < observed.held_bytes_max < bounds.buffer_bytes_max + 2 * batch
     assert observed.queued_bytes_max < bounds.credit_bytes + 2 * batch
-    # Two units' pages, and what a copy refers to of older ones.
+    # The pages of two units, and older pages to which a copy refers.
     assert observed.copied_bytes_max < 4 * observed.state_bytes_max
 
 
@@ -266,10 +266,10 @@ def chance_and_timeouts() -> Query:
 
 @pytest.mark.parametrize("technique", _TECHNIQUES)
 def test_what_chance_and_time_did_is_done_again(technique: Callable[[], Technique]) -> None:
-    """Rows are drawn once, in their order, and each window comes out once.
+    """Random rows are drawn once, in order, and each window is output once.
 
-    A standby that drew again would go on with a row that has left, or has a rank that another one has; one that
-    closed windows at other times would give windows twice.
+    If a standby drew new random values, it would repeat rows or ranks. If it closed windows at other times, it
+    would output windows twice.
     """
     network = chance_and_timeouts().network()
     given = repeatable_rows(12)

@@ -1,4 +1,4 @@
-"""`peacefs stream`: logs listed, read, followed and trimmed, of a cluster and of this machine."""
+"""`peacefs stream`: list, read, follow and trim logs, on a cluster and on the local machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Run = Callable[..., Result]
 
 @dataclass(frozen=True)
 class Place:
-    """The place of one test's logs: an address, and the environment of commands about it."""
+    """Where a test's logs are: an address, and the environment for commands on it."""
 
     address: str
     environment: dict[str, str]
@@ -72,7 +72,7 @@ def write(place: Place, stream: str, written: list[pa.RecordBatch], *, segment_b
 
 
 def values(result: Result) -> list[int]:
-    """Return the values that were printed as JSON; they are the rows' numbers less one."""
+    """Return the values in the printed JSON; each is the row's number minus one."""
     return [json.loads(line)["value"] for line in result.stdout.splitlines()]
 
 
@@ -140,7 +140,7 @@ def test_stream_tail_prints_the_last_rows(place: Place, run: Run) -> None:
 
 @pytest.mark.cluster
 def test_stream_tail_follows_until_it_is_interrupted(place: Place) -> None:
-    """Rows that come while it waits are printed, and Ctrl-C ends it as it ends `tail -f`."""
+    """Rows that arrive meanwhile are printed. Ctrl-C ends the command, as with `tail -f`."""
     parts = input_rows(1, batches=30, size=5)
     log = write(place, "one", parts[:10])
     command = [sys.executable, "-m", "peacefs", "stream", "tail", "-f", "-n", "1", "--json", log]
@@ -176,7 +176,7 @@ def test_stream_trim_drops_whole_segments(place: Place, run: Run) -> None:
 
 
 def test_stream_cat_leaves_a_torn_tail_out_and_says_so(tmp_path: Path) -> None:
-    """A record that is not whole is not printed; since a writer may be at it, that is no fault."""
+    """An incomplete record is not printed. It is no error, since a writer may be appending it."""
     place = Place(tmp_path.as_uri(), {})
     log = write(place, "one", input_rows(1, batches=3, size=5))
     (segment,) = (tmp_path / "one").glob("*.log")
@@ -212,7 +212,7 @@ def test_stream_that_is_not_there_is_one_line(place: Place, run: Run) -> None:
 
 
 def test_log_of_a_directory_has_one_writer_at_a_time(tmp_path: Path) -> None:
-    """Another store, as another process has it, is refused until the first is closed."""
+    """A second store, as in another process, is refused until the first one is closed."""
     with DirectorySegments(tmp_path) as one, DirectorySegments(tmp_path) as other:
         StreamLogs(one).open("s", _KIND)
         with pytest.raises(AlreadyBeingCreated, match="end that one first"):

@@ -1,4 +1,4 @@
-"""Stream logs: what was committed is read again, whatever the writer died of."""
+"""Stream logs: what was committed can be read, however the writer died."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def write(
     return logs
 
 
-# -- the port: both keep it ------------------------------------------------------------------------------
+# -- the interface, in both implementations --------------------------------------------------------------
 
 
 def test_store_appends_reads_and_deletes(store: SegmentStore) -> None:
@@ -125,7 +125,7 @@ def test_log_is_replayed_from_a_time(store: SegmentStore) -> None:
 
 
 def test_large_log_is_read_in_pieces(store: SegmentStore) -> None:
-    """Records that are larger than a piece, and pieces that end anywhere in one."""
+    """Some records are larger than a piece, and pieces end anywhere in a record."""
     rows = pa.RecordBatch.from_arrays(
         [
             pa.array([os.urandom(500_000).hex() for _ in range(4)]),
@@ -147,7 +147,7 @@ def test_large_log_is_read_in_pieces(store: SegmentStore) -> None:
 
 
 def test_large_log_is_read_in_memory_that_is_used_again(store: SegmentStore) -> None:
-    """A reader lets most rows go, and the memory that they were in; rows that are kept do not change by that."""
+    """A reader reuses the memory of batches that its caller dropped; batches that are kept do not change."""
     rows = pa.RecordBatch.from_arrays(
         [
             pa.array([os.urandom(200_000).hex()]),
@@ -167,7 +167,7 @@ def test_large_log_is_read_in_memory_that_is_used_again(store: SegmentStore) -> 
 
 
 def test_part_of_a_log_is_read(store: SegmentStore) -> None:
-    """From any place that a reader was at, up to any number."""
+    """From any place that a reader has reached, up to any number."""
     written = batches(30)
     write(store, written)
     places = [LogPlace(0), *(place for _, place in LogReader(store, "s").read_places(LogPlace(0)))]
@@ -179,7 +179,7 @@ def test_part_of_a_log_is_read(store: SegmentStore) -> None:
 
 
 def test_tail_goes_along_with_the_writer(store: SegmentStore) -> None:
-    """The reader gets the old records, and then the new ones, without a gap or a repetition at the seam."""
+    """The reader gets the old records and then the new ones, without a gap or a repetition."""
     written = batches(20)
     logs = write(store, written[:10])
     tail = LogTail(store, "s", after=12)
@@ -225,7 +225,7 @@ def test_trimming_drops_whole_segments_from_the_head(store: SegmentStore) -> Non
 
 @pytest.mark.parametrize("seed", seeds(60))
 def test_torn_tail_is_cut_at_the_last_whole_record(seed: int) -> None:
-    """A commit over three streams is cut anywhere; what was committed before is there, and writers go on."""
+    """A commit of three streams is cut anywhere. Earlier commits remain, and writers can continue."""
     chance = random.Random(seed)
     store = MemorySegments()
     written = {name: batches(12, seed=at) for at, name in enumerate("abc")}
@@ -249,7 +249,7 @@ def test_torn_tail_is_cut_at_the_last_whole_record(seed: int) -> None:
     for name, each in written.items():
         log = again.open(name, _KIND)
         assert log.durable >= begun * 5, "what was committed is lost"
-        # A writer that begins again may repeat itself.
+        # A restarted writer may send rows again.
         for batch in each:
             log.append(batch)
     again.commit()
@@ -261,7 +261,7 @@ def test_torn_tail_is_cut_at_the_last_whole_record(seed: int) -> None:
 
 
 def test_log_whose_torn_tail_was_cut_within_a_large_chunk_is_read_and_goes_on(store: SegmentStore) -> None:
-    """The writer died in an append of many records: what is left of it is more than 256 KiB of one chunk."""
+    """The writer died while it appended many records: the torn tail is more than 256 KiB in one chunk."""
     written = batches(4, size=5000)
     whole = MemorySegments()
     write(whole, written, segment_bytes=1 << 24)
@@ -288,7 +288,7 @@ def test_log_whose_torn_tail_was_cut_within_a_large_chunk_is_read_and_goes_on(st
     ],
 )
 def test_rotten_record_is_refused_and_not_cut(place: str, said: str, tmp_path: Path) -> None:
-    """Rows that were committed behind it, or as it, must not be lost silently. The rows before it are read."""
+    """Rows committed after or in the corrupt record must not be lost silently. Earlier rows can be read."""
     store = DirectorySegments(tmp_path)
     written = batches(4)
     write(store, written, segment_bytes=1 << 20)
@@ -322,7 +322,7 @@ def test_torn_tail_is_measured(tmp_path: Path) -> None:
     assert rows_of(LogReader(store, "s").read()) == rows_of(written[:3])
 
 
-# -- epochs: writers that cannot number their rows the same again ------------------------------------------
+# -- epochs: for writers that cannot reproduce the numbers of their rows -----------------------------------
 
 
 def append_epoch(store: SegmentStore, epoch: int, rows: list[pa.RecordBatch], writer: str = "query") -> bool:
@@ -333,7 +333,7 @@ def append_epoch(store: SegmentStore, epoch: int, rows: list[pa.RecordBatch], wr
 
 
 def test_epoch_is_taken_once(store: SegmentStore) -> None:
-    """The second time with other rows, as a query has them that shuffles; another writer has epochs of its own."""
+    """The second attempt has other rows, as after a shuffle. Each writer has its own epochs."""
     parts = input_rows(1, batches=6, size=5)
     assert append_epoch(store, 0, parts[:2])
     assert not append_epoch(store, 0, parts[2:3])
@@ -354,7 +354,7 @@ def test_epoch_is_remembered_when_its_segment_is_gone(store: SegmentStore) -> No
     assert trim(store, "s", 10_000) > 3
     assert not append_epoch(store, 7, parts[:1], writer="early")
     assert append_epoch(store, 8, parts[:1], writer="early")
-    # The long way round knows the same.
+    # A full scan finds the same.
     logs = StreamLogs(store)
     assert logs.open("s", _KIND).epoch_of("query") == 38
     assert LogReader(store, "s").extent()[1] == 41 * 5
@@ -386,7 +386,7 @@ def test_epoch_is_there_whole_or_not_at_all(seed: int) -> None:
                 logs.commit()
             assert len(rows_of(LogReader(store, "s").read())) in (15 * at, 15 * (at + 1))
             assert LogReader(store, "s").extent()[1] in (15 * at, 15 * (at + 1))
-            # The one after the failure has other rows in the same epoch; one of both counts.
+            # The repeated commit has other rows for the same epoch; exactly one version counts.
             append_epoch(store, at, rows)
         else:
             logs.commit()
@@ -422,7 +422,7 @@ def test_log_of_another_schema_is_refused(store: SegmentStore) -> None:
 
 @pytest.mark.cluster
 def test_log_in_peacefs_is_taken_over_from_a_writer_that_is_still_there(files: PeaceFileSystem, home: str) -> None:
-    """The one before is refused from then on, and what it had committed is there."""
+    """The previous writer is refused from then on; its committed rows remain."""
     written = batches(6)
     with PeaceSegments(files, home) as before, PeaceSegments(files, home) as after:
         old_logs = StreamLogs(before)
@@ -439,7 +439,7 @@ def test_log_in_peacefs_is_taken_over_from_a_writer_that_is_still_there(files: P
 
 
 def test_log_is_read_and_written_without_operators_and_kernels() -> None:
-    """Spark starts a Python process for each step of a source or a sink: importing them takes half of it."""
+    """Spark starts a Python process per step of a source or sink; these imports would double its time."""
     modules = ("log_place", "log_reader", "stream_log")
     code = (
         f"import sys, {', '.join(f'peacefs.dataflow.logs.{each}' for each in modules)};"

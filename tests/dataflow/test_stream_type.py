@@ -1,4 +1,4 @@
-"""The type of a stream, and rows that are to fit it."""
+"""The type of a stream, and whether rows match it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When an output lets rows go: by the level of an acknowledgement, and at a standby by its own numbers."""
+"""When an output drops rows: by acknowledgement level, and at a standby by its own row numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BOUNDS = Bounds(page_bytes=8192, state_bytes_max=1 << 20)
     ids=["upstream backup", "upstream backup of the paper", "sguard", "passive standby"],
 )
 def test_rows_that_were_received_stay_until_they_are_safe(technique: Callable[[], Technique]) -> None:
-    """A consumer that has rows in memory alone dies with them, and asks for them again."""
+    """A consumer that has rows only in memory loses them if it dies, and requests them again."""
     network = repeatable().network
     output = make_output("in", QueryRecovery(network, technique()))
     for rows in input_rows(1, batches=2, size=4):
@@ -54,7 +54,7 @@ def test_rows_that_were_received_stay_until_they_are_safe(technique: Callable[[]
 
 
 class Replica:
-    """One of the two that process a union, in an order of its own; it is given rows by hand."""
+    """One of the two replicas of a union, with its own order of inputs. The test passes rows in."""
 
     def __init__(self, incarnation: int) -> None:
         network = arbitrary().network
@@ -80,7 +80,7 @@ class Replica:
 
 
 def test_active_standby_drops_rows_by_what_they_were_made_from_and_not_by_the_numbers_of_its_primary() -> None:
-    """The rows that its primary numbers 1 to 4 have the numbers 5 to 8 here: those up to 4 left from nobody."""
+    """Rows 1 to 4 of the primary are rows 5 to 8 here, and rows 1 to 4 here are not yet delivered."""
     primary, standby = Replica(1), Replica(2)
     primary.process("in", 0)
     primary.process("more", 100)

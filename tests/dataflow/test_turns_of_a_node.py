@@ -1,4 +1,4 @@
-"""Turns of a node: however many batches have come, it says soon that it is alive, and processes all of them."""
+"""Turns of a node: however many batches wait, it sends heartbeats on time and processes all batches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_node_beats_between_turns_while_it_catches_up() -> None:
         core.work(now_s)
         turns.append(core.units[first]["in"].number)
         assert _beats(core.tick(now_s)) == 1
-    # Three batches of two rows for each look at units: in `tick`, and in `work`.
+    # Units are checked after three batches of two rows, in `tick` and in `work`.
     assert turns == [12, 20]
 
 

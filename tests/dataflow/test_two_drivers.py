@@ -1,4 +1,4 @@
-"""Two live drivers of one query: the younger goes on, the older stops with its name, and each row comes once."""
+"""Two live drivers of one query: the newer one continues, the older one stops, and each row comes once."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ pytestmark = [pytest.mark.timeout(300)]
 
 _TESTS = Path(__file__).parent.parent
 _BATCHES = often(90, 300)
-#: Each driver is a process that has nodes.
+#: Each driver is a process with its own nodes.
 _LONG = os.environ.get("PEACEFS_LONG") == "1"
 
 
 class Drivers:
-    """Drivers of one query, as processes that write to one file."""
+    """Drivers of one query: processes that write to the same file."""
 
     def __init__(self, directory: Path, technique: str, store: Sequence[str], host: str = "processes") -> None:
         self._directory = directory
@@ -48,7 +48,7 @@ class Drivers:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, until: int) -> subprocess.Popen[bytes]:
-        """Start a driver, to whom no more than so many batches come."""
+        """Start a driver that receives at most `until` batches."""
         command = [*self._command, str(until), *self._given]
         with (self._directory / f"errors-{len(self._running)}").open("wb") as errors:
             environment = {**os.environ, "TMPDIR": str(self._directory)}
@@ -60,7 +60,7 @@ class Drivers:
         return (self._directory / f"errors-{self._running.index(driver)}").read_text()
 
     def rows(self) -> list[list[str | int]]:
-        """Return the key, the sum and the minimum of each row, and the process that has delivered it."""
+        """Return the key, the sum and the minimum of each row, and the process that delivered it."""
         lines = self._output.read_bytes().splitlines() if self._output.exists() else []
         made = [json.loads(line) for line in lines]
         return [[row[0], int(row[-3]), int(row[-2]), row[-1]] for row in made]
@@ -79,7 +79,7 @@ class Drivers:
 
 
 def expected_rows() -> list[list[str | int]]:
-    """Return what a model in plain Python makes of the same input."""
+    """Return the output of a model in plain Python for the same input."""
     rows = [row for batch in input_rows(1, batches=_BATCHES, size=4) for row in batch.to_pylist()]
     made = sums_and_minima(((row["key"], row["value"]) for row in rows), size=3, every=2)
     return [list(row) for row in made]
@@ -99,10 +99,10 @@ def _is_on_peacefs(store: list[str]) -> bool:
 
 def _check_taken_over(drivers: Drivers, older: subprocess.Popen[bytes], younger: subprocess.Popen[bytes]) -> None:
     assert older.wait(PATIENCE_S) == 1, drivers.errors_of(older)
-    # Spark has lines of its own behind it.
+    # Spark prints its own lines after it.
     named = f"process {younger.pid} on {socket.gethostname()}, since "
     assert any("has taken over (" in line and named in line for line in drivers.errors_of(older).splitlines())
-    # No row of the older one came after the first of the younger.
+    # No row of the older driver comes after the first row of the newer one.
     assert younger.wait(PATIENCE_S) == 0, drivers.errors_of(younger)
     rows = drivers.rows()
     of_whom = [row[3] for row in rows]
@@ -126,7 +126,7 @@ def test_younger_driver_takes_over_and_older_one_stops(tmp_path: Path, technique
 
 
 def _is_delivering(directory: Path) -> bool:
-    """Return whether a driver holds the lock under which rows are delivered."""
+    """Return whether a driver holds the lock for delivering rows."""
     (path,) = [*directory.glob("checkpoints/.driver.lock"), *directory.glob("peacefs-drivers-*/*")]
     with path.open("rb") as lock:
         try:
@@ -137,7 +137,7 @@ def _is_delivering(directory: Path) -> bool:
 
 
 def _stop(pid: int) -> None:
-    """Stop a process, and wait until each of its threads has stopped."""
+    """Stop a process, and wait until all its threads have stopped."""
     os.kill(pid, signal.SIGSTOP)
     tasks = Path(f"/proc/{pid}/task")
     wait_until(
@@ -234,7 +234,7 @@ def test_driver_does_not_take_over_in_the_middle_of_a_delivery(
 
 
 def test_driver_that_is_refused_does_not_take_over(tmp_path: Path) -> None:
-    """Begun by mistake, or with another query, it leaves the one that runs alone."""
+    """Started by mistake, or with another query, it does not disturb the running driver."""
 
     def network(column: str) -> Query:
         query = Query("rows")

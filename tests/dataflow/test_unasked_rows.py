@@ -1,4 +1,4 @@
-"""A producer that has taken over sends unasked (HA 5.3): consumers go on where they are, whatever comes first."""
+"""A producer that has taken over sends without a subscription (HA 5.3), and consumers continue where they are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rows(first: int, last: int) -> Batch:
 
 
 def reading(upto: int = 4) -> HAInput:
-    """Return a consumer that has rows up to a number from the primary on node-1."""
+    """Return a consumer that has received rows up to a number from the primary on node-1."""
     source = HAInput("in", "consumer", 7, credit_bytes=_CREDIT_BYTES)
     asked = source.subscribe(0.0, _PRIMARY, 1.0)
     assert asked is not None
@@ -27,7 +27,7 @@ def reading(upto: int = 4) -> HAInput:
 
 
 def resumed(source: HAInput, after: int, lineage: int = 0) -> Subscription:
-    """Let the standby on node-2 take over, and return its subscription."""
+    """Let the standby on node-2 take over; return its subscription."""
     subscription = unasked("consumer", 7, _STANDBY)
     source.subscribed(Subscribed("in", subscription, Position(lineage, after), 0), "node-2")
     return subscription
@@ -52,7 +52,7 @@ def test_unasked_rows_that_a_consumer_has_are_left_out_and_take_no_credit() -> N
         return Data("in", subscription, batch, sent)
 
     for _ in range(2):
-        # The whole of its credit in rows that it has: there is room for more all the same.
+        # Send as many repeated rows as its credit allows: they must use none of it.
         source.accept(data(rows(3, 4)))
     assert source.accept(data(rows(3, 6)))
     assert taken(source) == [5, 6] and source.lost == 0
@@ -68,7 +68,7 @@ def test_unasked_rows_may_come_before_the_placement_that_says_why() -> None:
     source = reading()
     subscription = resumed(source, after=0)
     assert source.sender == "node-2"
-    # The placement still names the primary, and then the standby.
+    # The placement still names the primary at first, and then the standby.
     assert source.subscribe(0.1, _PRIMARY, 1.0) is None
     assert source.subscribe(0.2, _STANDBY, 1.0, sends_unasked=True) is None
     assert source.accept(Data("in", subscription, rows(1, 5)))
@@ -82,7 +82,7 @@ def test_unasked_rows_are_waited_for_and_then_asked_for() -> None:
     assert source.subscribe(1.5, _STANDBY, 1.0, sends_unasked=True) is None
     asked = source.subscribe(2.0, _STANDBY, 1.0, sends_unasked=True)
     assert asked is not None and asked.after == Position(0, 4)
-    # The answer to that is what counts, and not what has come late.
+    # Only the answer to this subscription counts, not late messages of the unasked one.
     late = resumed(source, after=0)
     assert not source.accept(Data("in", late, rows(1, 6)))
     source.subscribed(Subscribed("in", asked.subscription, Position(0, 4), 0), "node-2")

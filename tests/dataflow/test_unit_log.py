@@ -1,4 +1,4 @@
-"""The log of a unit under CEC, cut and spoilt: what is loaded is what was, or it is said that it is not."""
+"""The log of a unit under CEC, cut and corrupted: a load returns the committed state or reports the damage."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def timing() -> Network:
 
 
 class Unit:
-    """One start of a unit, which is given batches by hand."""
+    """A start of a unit, which receives batches directly from the test."""
 
     def __init__(
         self, network: Network, store: MemoryCheckpoints, incarnation: int, choice: WindowChoice | None = None
     ) -> None:
         technique = CEC(choice or Targets(extent=1.0, replay_rows=10), period_s=0.01)
         recovery = QueryRecovery(network, technique)
-        # Time goes on with each look at it, so that there is always time for some checks.
+        # Time advances at each reading, so that there is always time for some checks.
         clock = itertools.count()
         states = UnitStates(store, _BOUNDS, recovery, clock=lambda: next(clock) / 1000)
         plan = network.units[0]
@@ -79,7 +79,7 @@ class Unit:
         self.unit.capture(self._commits).start().result()
 
     def rows(self) -> dict[int, Row]:
-        """Return the rows that it can give to consumers, by number."""
+        """Return the rows that consumers can get, by number."""
         (output,) = self.unit.outputs.values()
         return {
             batch.first + at: row
@@ -95,7 +95,7 @@ def batches() -> list[Batch]:
 def played(
     network: Network, store: MemoryCheckpoints, until: int = _BATCHES, choice: WindowChoice | None = None
 ) -> Unit:
-    """Play a start of a unit that commits after every other batch."""
+    """Run a unit that commits after every other batch."""
     unit = Unit(network, store, 1, choice)
     for at, batch in enumerate(batches()[:until]):
         unit.give(batch)
@@ -105,7 +105,7 @@ def played(
 
 
 def recovered(network: Network, store: MemoryCheckpoints) -> Unit:
-    """Play the next start to the end of the input."""
+    """Start the unit again, and process the rest of the input."""
     unit = Unit(network, store, 2)
     begin = unit.processed
     for batch in batches():
@@ -127,10 +127,10 @@ def last_segment(store: MemoryCheckpoints, part: str) -> tuple[MemorySegments, s
 def test_log_of_a_unit_that_was_cut_at_any_byte_is_loaded_as_far_as_it_is_whole(
     network: Network, part: str
 ) -> None:
-    """A torn tail: what came after the last whole commit is processed again, and gives the same rows."""
+    """After a torn tail, the input since the last whole commit is processed again, with the same rows."""
     expected = played(network, MemoryCheckpoints()).rows()
     _, _, _, length = last_segment(_stored(network), part)
-    # Only the last commit's rows of the output may be torn: tuples follow when its rows are there.
+    # Of the output, only the last commit's rows may be torn: tuples are written after their rows are stored.
     least = 0 if part == "windows" else length
     assert length > 1000
     for cut in range(least, length + 1, length // often(7, 14)):
@@ -162,7 +162,7 @@ def test_rotten_record_of_a_unit_is_said_and_gives_no_wrong_rows(network: Networ
         except CheckpointDamaged as rotten:
             said += "rotten" in rotten.message
         else:
-            # The last record looks as if it were torn when its length is what is rotten.
+            # If the length field of the last record is corrupt, the record looks torn.
             assert rows == expected, f"spoilt at byte {at}"
     assert said > len(places) // 2
 
@@ -178,7 +178,7 @@ def _spoil(segments: MemorySegments, stream: str, segment: int, at: int) -> None
 @pytest.mark.parametrize("crash_after", range(1, _BATCHES, 4))
 @pytest.mark.parametrize("make", [counting, timing], ids=["counting", "timing"])
 def test_unit_that_crashes_twice_begins_with_what_was_there(make: Callable[[], Network], crash_after: int) -> None:
-    """The second start crashes before its first commit, or right after it: the log is the first's, or its own."""
+    """The second start crashes before or after its first commit, so the third may load either log."""
     network = make()
     expected = played(network, MemoryCheckpoints()).rows()
     for commits in (False, True):
@@ -213,7 +213,7 @@ def test_log_of_the_start_before_goes_when_the_next_has_all_windows() -> None:
 
 
 def test_extent_is_bounded_by_checks_and_grows_without_them() -> None:
-    """A key that comes once holds the extent back: it is checked, or the whole log is read for it."""
+    """A rare key holds the extent back, unless its window is checked. Otherwise the whole log must be read."""
     rows = []
     for at in range(often(110, 200)):
         keys = ["slow"] if at == 0 else [f"key {at % 5}", f"key {(at + 1) % 5}"]

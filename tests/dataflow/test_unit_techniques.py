@@ -1,7 +1,7 @@
-"""Units of one query with techniques of their own: what is lost, repeated or refused where they meet.
+"""A query whose units have different techniques: what is lost, repeated or refused at their borders.
 
-The rows that a query of such units must give are counted by hand (`oracles/row_windows.py`). A seed chooses the
-techniques and the failures, and is printed; PEACEFS_SEED=n plays one, PEACEFS_LONG=1 many.
+A model computes the rows that the query must give (`oracles/row_windows.py`). A seed chooses the techniques and
+failures, and is printed. PEACEFS_SEED=n plays one seed, PEACEFS_LONG=1 many.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def with_techniques(network: Network, techniques: dict[str, Technique]) -> Netwo
 
 
 def drawn(chance: random.Random, network: Network, names: list[str]) -> dict[str, Technique]:
-    """Draw techniques that are not all the same."""
+    """Return random techniques, at least two of them different."""
     while True:
         chosen = {plan.name: chance.choice(names) for plan in network.units}
         if len(set(chosen.values())) > 1:
@@ -87,9 +87,10 @@ def play(network: Network, rows: Any, seed: int, *failures: Failure) -> Outcome:
 
 
 def kills(chance: random.Random, network: Network, steps: int) -> list[Failure]:
-    """Draw one death, or two that follow each other closely, where that may cost nothing.
+    """Return one random kill, or two in quick succession if all techniques survive two.
 
-    Two nodes may be both of a pair, or neighbours whose rows nobody keeps in the paper's upstream backup.
+    Two dead nodes may be both replicas of a pair, or neighbours whose rows the paper's upstream backup does not
+    keep.
     """
     step, nodes = chance.randrange(20, steps), chance.sample(range(1, _NODES + 1), 2)
     died = [Kill(step, f"node-{nodes[0]}", back_after_s=chance.uniform(0.05, 1.0))]
@@ -123,7 +124,7 @@ def test_units_that_are_each_precise_are_so_together(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(often(12, 80)))
 def test_arbitrary_unit_is_precise_among_units_of_other_techniques(seed: int) -> None:
-    """What its rows may be is said by the digest that each bears of all rows before it."""
+    """Each row carries a digest of all earlier rows, so the judge knows which rows may follow."""
     chance = random.Random(seed)
     judged = JUDGED_NETWORKS[OperatorClass.ARBITRARY]()
     techniques = drawn(chance, judged.network, [name for name in _PRECISE if name not in ("cec", "flux")])
@@ -145,12 +146,12 @@ _REPEATS = SGuard(interval_s=_INTERVAL_S, precise=False)
 @pytest.mark.parametrize(
     ("techniques", "promised"),
     [
-        # What is lost before a unit is lost behind it, and a unit that keeps nothing loses what it had.
+        # Rows lost before a unit are missing behind it, and a unit that keeps nothing loses its state.
         ({"first": Amnesia()}, Recovery.GAP),
         ({"third": Amnesia()}, Recovery.GAP),
-        # Rows that come again are counted again by windows of rows.
+        # Windows of rows count repeated rows again.
         ({"first": _REPEATS}, Recovery.DIVERGENT),
-        # Nothing is behind the last unit but the sink.
+        # Only the sink is behind the last unit.
         ({"third": _REPEATS}, Recovery.REPEATING),
         ({"second": CEC(), "third": Flux()}, Recovery.PRECISE),
     ],
@@ -167,7 +168,7 @@ def test_promise_is_that_of_the_worst_unit_and_of_what_it_does_to_the_others(
 
 
 def test_unit_behind_one_that_repeats_loses_nothing() -> None:
-    """It numbers anew as well: under old numbers other rows would be taken for those that consumers have."""
+    """The unit behind renumbers its rows, too: consumers would otherwise mistake new rows for known ones."""
     judged = JUDGED_NETWORKS[OperatorClass.REPEATABLE]()
     network = with_techniques(judged.network, {"first": _REPEATS})
     rows = judged.input(1)
@@ -181,7 +182,7 @@ def test_unit_behind_one_that_repeats_loses_nothing() -> None:
     (first,) = (node for unit, node in whole.primaries if unit == "first")
     (second,) = (node for unit, node in whole.primaries if unit == "second")
     for step in range(60, whole.steps, often(31, 5)):
-        # Both the unit that repeats and the one behind it die.
+        # Both the repeating unit and the unit behind it die.
         died = [Kill(step, first, back_after_s=0.2), Kill(step, second, back_after_s=0.2)]
         assert {row[2] for row in played(*died).rows("out")} == values, f"before step {step}"
 

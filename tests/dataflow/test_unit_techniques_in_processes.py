@@ -1,4 +1,4 @@
-"""Units with techniques of their own on real processes, each of which is killed: every row comes once."""
+"""Units with different techniques on real processes, each of which is killed: every row comes once."""
 
 from __future__ import annotations
 

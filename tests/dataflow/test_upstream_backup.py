@@ -1,6 +1,6 @@
-"""Upstream backup: a unit that begins empty, and the rows that its producers have kept for it.
+"""Upstream backup: a unit restarts empty, and its producers resend the rows that they kept for it.
 
-`test_ha_table_two.py` has its rows of HA's Table 2.
+`test_ha_table_two.py` checks its rows of HA's Table 2.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def converging(name: str) -> tuple[Network, Rows, Outcome]:
 
 @pytest.mark.parametrize("name", CONVERGING)
 def test_upstream_backup_is_precise_after_a_failure_at_any_step(name: str) -> None:
-    """Rows come out of order and too late; the output is the same row for row, wherever a node was killed."""
+    """Rows come out of order and too late. The output is the same row for row, wherever a node was killed."""
     network, rows, expected = converging(name)
     assert backup().promises(network.operator_class) is Recovery.PRECISE
     for at, node in enumerate(sorted({node for _, node in expected.places})):
@@ -69,7 +69,7 @@ def test_upstream_backup_is_precise_after_a_failure_at_any_step(name: str) -> No
 
 @pytest.mark.parametrize("seed", seeds(40))
 def test_upstream_backup_is_precise_whatever_fails(seed: int) -> None:
-    """Several failures of any kind, of neighbours too, and those during a recovery among them."""
+    """Several failures of any kind, also of neighbours and during recoveries."""
     chance = random.Random(seed)
     network, rows, expected = converging(chance.choice(sorted(CONVERGING)))
     failures = random_failures(chance, expected.steps)
@@ -94,7 +94,7 @@ def test_neighbours_that_die_together_lose_nothing(precise: bool) -> None:
 
 @pytest.mark.parametrize("precise", [True, False])
 def test_neighbours_that_die_one_after_the_other_stop_a_query_that_keeps_less(precise: bool) -> None:
-    """A row that the dead neighbours needed is gone: it is said, and no output is wrong or short."""
+    """A row that the dead neighbours needed is gone: the query reports that, and no output is wrong or missing."""
     network, rows, expected = converging("sliding window")
     technique = {"technique": backup(precise=precise, adjacent_failures=False)}
     alone = play(network, rows, **technique)  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def test_neighbours_that_die_one_after_the_other_stop_a_query_that_keeps_less(pr
     windows = {row[:2] for row in expected.rows("out")}
 
     def check(observed: Outcome) -> None:
-        # Without precision a window may count a row twice that its producer has sent again.
+        # Without precision, windows may count resent rows twice.
         assert windows <= {row[:2] for row in observed.rows("out")}
         assert not precise or observed.rows("out") == expected.rows("out")
 
@@ -134,7 +134,7 @@ def _held(network: Network, batches: int, *failures: Failure, **how: object) -> 
 @pytest.mark.parametrize("name", ["filter", "sliding window", "sort", "process", "joined windows"])
 @pytest.mark.parametrize("precise", [True, False])
 def test_trimming_keeps_no_more_in_a_long_run_than_in_a_short_one(name: str, precise: bool) -> None:
-    """Through three units in a row, from the source to the sink."""
+    """The query has three units in a row between the source and the sink."""
     network = CONVERGING[name]()
     technique = backup(precise=precise)
     batches = often(90, 200)
@@ -165,14 +165,14 @@ def test_memory_is_bounded_while_a_consumer_is_away() -> None:
     for failure in (Kill(150, away), Hang(150, away, for_s=0.7)):
         observed = play(sample.network, rows, failure, bounds=bounds, times=VirtualTimes(rows_every_s=0.01))
         assert observed.rows("out") == expected.rows("out")
-        # Rows that it has are kept for two intervals or three, besides those that it lacks.
+        # Received rows are kept for two or three intervals, in addition to those not yet received.
         assert 0 < observed.held_bytes_max < 3 * bounds.buffer_bytes_max < 60 * batch
         assert observed.queued_bytes_max < bounds.credit_bytes + 2 * batch
         assert observed.seconds > expected.seconds + 0.4, "the source did not wait"
 
 
 def _kept_for_ever(*units: str) -> tuple[Network, Rows]:
-    """Return a key that says nothing again: resample needs its last row for ever."""
+    """Return a key that stays silent: resample needs its last row for ever."""
     query = Query("first")
     stream = query.source("in", repeatable().network.sources[0].type.schema, time="at")
     for unit in units:
@@ -187,11 +187,11 @@ def _kept_for_ever(*units: str) -> tuple[Network, Rows]:
 
 @pytest.mark.parametrize("units", [(), ("second",)], ids=["a source", "a unit"])
 def test_state_that_depends_on_too_many_rows_stops_the_query(units: tuple[str, ...]) -> None:
-    """It would hold its producers up for ever."""
+    """Otherwise it would block its producers for ever."""
     network, rows = _kept_for_ever(*units)
     bounds = Bounds(buffer_bytes_max=2000, retained_bytes_max=3000)
     with pytest.raises(QueryFailed, match=r"states of its consumers depend on are more than.*retained_bytes_max"):
         play(network, rows, bounds=bounds)
-    # They are more than the bound for rows that consumers do not have, and hold nobody up.
+    # These rows exceed the limit for rows that consumers lack, but they block nobody.
     kept = play(network, rows, bounds=Bounds(buffer_bytes_max=2000))
     assert max(kept.held_bytes_max, kept.source_held_bytes_max) > 2 * 2000

@@ -1,4 +1,4 @@
-"""Upstream backup of nodes that are killed and stopped at random: precise, without anything stored."""
+"""Upstream backup of nodes that are killed and stopped at random: precise without any storage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 _ORDEAL_S = float(os.environ.get("PEACEFS_DATAFLOW_ORDEAL_S", often(1, 5)))
 _ORDEAL_SEED = int(os.environ.get("PEACEFS_DATAFLOW_ORDEAL_SEED", "1"))
 _EVERY_S = 0.02
-#: After so long a node is taken for dead, unless the kernel says that it is at work.
+#: Time until a silent node is considered dead, unless the kernel reports that it is running.
 _SILENCE_S = 3.0
 _PRECISE = RunOptions(guarantee=Recovery.PRECISE)
 
@@ -44,7 +44,7 @@ def rows_of(batches: list[pa.RecordBatch]) -> list[Row]:
 
 
 def _stop(pid: int) -> None:
-    """Silence a node for longer than it may be silent; it goes on as if nothing had been."""
+    """Stop a node for longer than it may be silent; then let it continue."""
     try:
         os.kill(pid, signal.SIGSTOP)
         time.sleep(_SILENCE_S * 1.4)
@@ -57,7 +57,7 @@ def _kill(pid: int) -> None:
 
 
 def test_upstream_backup_survives_whatever_dies_at_random(tmp_path: Path) -> None:
-    """One node, or two at the same time; none of them has anything but memory."""
+    """One node, or two at the same time. All state is in memory only."""
     chance = random.Random(_ORDEAL_SEED)
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
     made = sample.rows(1, batches=int(_ORDEAL_S / _EVERY_S) + 150)["in"]
@@ -82,7 +82,7 @@ def test_upstream_backup_survives_whatever_dies_at_random(tmp_path: Path) -> Non
             events = waiting.pop() if waiting else chance.choice([(_kill,), (_kill, _kill)])
             for event, pid in zip(events, chance.sample(sorted(host.pids().values()), len(events)), strict=True):
                 happened.append(event.__name__)
-                # One that has died just now is being replaced.
+                # A node that has just died is being replaced.
                 with suppress(ProcessLookupError):
                     event(pid)
             time.sleep(chance.uniform(0.2, 1.5))
@@ -93,7 +93,7 @@ def test_upstream_backup_survives_whatever_dies_at_random(tmp_path: Path) -> Non
 
 
 def test_upstream_backup_of_the_demos_query_is_exact(tmp_path: Path) -> None:
-    """Failed log-ins by hour; the node of the windows is killed while an hour is open."""
+    """Failed logins per hour; the node with the windows is killed while an hour's window is open."""
     begun = datetime(2026, 1, 1, tzinfo=UTC)
     lines = [
         f"{(begun + timedelta(minutes=minute)).isoformat(timespec='microseconds')} host sshd[7]: "

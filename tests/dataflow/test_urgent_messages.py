@@ -1,4 +1,4 @@
-"""A node that is slow with its rows learns in time what must not wait behind them."""
+"""A node that is slow with its rows receives urgent messages in time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _batch(number: int) -> Tuples:
 
 
 def _order(*, urgent: bool) -> list[object]:
-    """Return what a slow node gets of many batches and a word that is said after them, in its order."""
+    """Send many batches and then a message to a slow node. Return them in order of arrival."""
     heard: list[object] = []
 
     def received(_: str, message: Any) -> None:

@@ -1,4 +1,4 @@
-"""Virtual time with costs: what links and processors take, what is counted, and when a unit has recovered."""
+"""Virtual time with costs: the time of links and processors, counted bytes, and the end of a recovery."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_link_carries_one_message_after_the_other() -> None:
     links = VirtualLinks(_SLOW)
     assert links.send(0.0, "a", "b", data(10), told=False) == pytest.approx(0.010 + 0.005)
     assert links.send(0.0, "a", "b", data(5), told=False) == pytest.approx(0.015 + 0.005)
-    # Other ways are free, the way back among them; after a while so is this one.
+    # The other directions are free, also the way back; after a while this one is free as well.
     assert links.send(0.0, "b", "a", data(1), told=False) == pytest.approx(0.006)
     assert links.send(1.0, "a", "b", data(1), told=False) == pytest.approx(1.006)
 
@@ -47,7 +47,7 @@ def test_link_remembers_when_rows_left_after_a_failure() -> None:
 
 
 def test_link_keeps_the_order_behind_a_subscription() -> None:
-    """A subscription takes as long as input is redirected; what is sent after it does not overtake it."""
+    """A subscription takes the redirection time. Later messages do not overtake it."""
     links = VirtualLinks(_SLOW)
     asked_s = links.send(0.0, "b", "a", Subscribe("in", _SUBSCRIPTION, 1, START, 100), told=False)
     assert asked_s == pytest.approx(8 / 50_000 + 0.04)
@@ -55,7 +55,7 @@ def test_link_keeps_the_order_behind_a_subscription() -> None:
 
 
 def test_link_is_not_used_by_what_the_controller_says() -> None:
-    """In HA the node that takes over notices the failure itself."""
+    """In HA, the node that takes over detects the failure itself, so the controller's messages cost nothing."""
     links = VirtualLinks(_SLOW)
     links.send(0.0, "a", "b", data(10), told=False)
     assert links.send(0.002, "a", "c", data(1), told=True) == 0.002
@@ -103,7 +103,7 @@ def test_run_with_costs_gives_the_same_rows() -> None:
     cheap, dear = run(Costs()), run(Costs(processing_s={"slow": 0.03}, bandwidth_bits_s=100_000))
     assert len(cheap.rows("out")) == 40
     assert dear.rows("out") == cheap.rows("out")
-    # 40 rows of 30 ms each, one after the other, though they come every 10 ms.
+    # 40 rows of 30 ms each, one after another, although they arrive every 10 ms.
     assert cheap.seconds < 1.0
     assert 1.2 < dear.seconds < 1.6
 
@@ -116,11 +116,11 @@ def test_run_counts_each_row_on_each_link_once() -> None:
 
 
 def test_recovery_takes_the_redirection_and_the_replay() -> None:
-    """Rows are processed again from the last checkpoint on, at 2 ms each; the death itself is not in the time."""
+    """Rows since the last checkpoint are processed again at 2 ms each; the detection time is not included."""
     costs = Costs(processing_s={"slow": 0.002}, delay_s=0.005, detection_s=0.25, redirection_s=0.04)
     outcome = run(costs, KillRunning(0.4, "second"), batches=200)
     assert outcome.recovery_s.keys() == {"second"}
-    # The checkpoint is loaded, input redirected, and at most 0.05 s of input, with what came meanwhile, processed.
+    # Load the checkpoint, redirect the input, and process at most 0.05 s of input and what arrived meanwhile.
     assert 0.045 < outcome.recovery_s["second"] < 0.045 + 0.002 + timedelta(milliseconds=30).total_seconds()
     assert len(outcome.rows("out")) == 200
     later = run(Costs(processing_s={"slow": 0.002}, redirection_s=0.14), KillRunning(0.4, "second"), batches=200)
@@ -128,7 +128,7 @@ def test_recovery_takes_the_redirection_and_the_replay() -> None:
 
 
 def test_recovery_ends_before_the_rows_that_came_meanwhile_are_processed() -> None:
-    """A long detection leaves much to do, and none of it is what the unit had lost."""
+    """Detection takes long, so many rows wait; but they are not part of what the unit had lost."""
     costs = Costs(processing_s={"slow": 0.004}, detection_s=1.0)
     outcome = run(costs, KillRunning(0.4, "second"), batches=200)
     assert outcome.recovery_s["second"] < 0.1

@@ -1,4 +1,4 @@
-"""Messages of dataflows as bytes: what is sent arrives, in any pieces, and nothing else is taken for one."""
+"""Messages of dataflows as bytes: they arrive whole however they are split, and invalid bytes are refused."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_message_is_refused_whichever_byte_is_changed() -> None:
             arrived = list(reader.feed(bytes(broken)))
         except ProtocolViolation:
             continue
-        # Its length says that there is more to come; the next bytes show that there was not.
+        # Its length announces more bytes; the next message shows that they do not exist.
         assert arrived == []
 
 

@@ -1,4 +1,4 @@
-"""The requests to the simulated coordinator for which real clients use WebHDFS or REST."""
+"""Requests to the simulated coordinator for which real clients use WebHDFS or REST."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.protocol.messages import (
 
 
 class OnLink(StreamMessage, frozen=True):
-    """The messages of a datanode through one of its links: only the last registered link counts."""
+    """A message that a datanode sends over one of its links. Only the last registered link counts."""
 
     link: str
     message: Message
@@ -81,14 +81,14 @@ class RunBegun(Message, frozen=True):
 
 
 class CreateOverWebHdfs(Message, frozen=True):
-    """The first step of a CREATE."""
+    """The first step of a WebHDFS CREATE."""
 
     path: str
     request_id: str
 
 
 class Redirected(Message, frozen=True):
-    """The second is to go to the gateway of this datanode."""
+    """The answer to a CREATE: its second step goes to the gateway of this datanode."""
 
     token: str
     node: str

@@ -1,4 +1,4 @@
-"""The steps of the simulated cluster's clients, by the real code of clients: `write_file`, `FileReader`, ..."""
+"""The steps of simulated clients, which call the real client code: `write_file`, `FileReader`, and so on."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def write_from(path: str, source: ByteStream, request_id: str = "", user: str = 
 
 
 def small_writes(name: str) -> SmallWrites:
-    """Return the small writes of a client whose request ids begin with its name: the same in each run."""
+    """Return a writer of small files. Its request ids begin with its name and are the same in each run."""
     numbers = itertools.count(1)
     return SmallWrites(GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S, new_id=lambda: f"{name}-small-{next(numbers)}")
 
 
 def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulated") -> fx.Steps[None]:
-    """Write a file of known bytes, through a preallocated chunk if the client has one."""
+    """Write a small file through a preallocated chunk if the client has one."""
     request = NewFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
     asked = yield from small.publish_at_once(request, data)
     if asked is not None:
@@ -72,7 +72,7 @@ def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulat
 
 
 def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:
-    """Yield the rest of it, for a client that has leave."""
+    """Write the data of a file that the coordinator has just created."""
     yield from write_file(
         created.token,
         created.allocated,
@@ -86,7 +86,7 @@ def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:
 def stated(
     path: str, data: bytes, request_id: str, user: str = "simulated", grant_client: GrantClient = GRANT_CLIENT
 ) -> fx.Steps[None]:
-    """State all chunks of a file up front, and write each when it is granted."""
+    """State the sizes of all chunks of a file up front, and write each chunk when it is granted."""
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     parts = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
     grants = GrantedSet(grant_client, created.token, {index: len(part) for index, part in enumerate(parts)})
@@ -120,7 +120,7 @@ def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.S
 
 
 def flusher(path: str, request_id: str, holder: str, user: str = "simulated") -> fx.Steps[FileFlusher]:
-    """Yield a new file that its writer is to flush."""
+    """Create a file and return its flusher."""
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     return FileFlusher(
         created.token, created.allocated, CHUNK_BYTES, holder, GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S
@@ -148,7 +148,7 @@ def open_file(path: str, user: str = "simulated") -> fx.Steps[Opened]:
 
 
 def read_opened(opened: Opened, *, ask_again: bool = False) -> fx.Steps[bytes]:
-    """With `ask_again` as a gateway does, which has the token and asks where the data is."""
+    """Read an opened file. With `ask_again`, first request the layout, as gateways do."""
     layout = opened.layout
     if ask_again:
         layout = yield from fx.call(GetLayout(opened.token), Layout, timeout_s=CALL_TIMEOUT_S)
@@ -164,7 +164,7 @@ def move(source: str, target: str) -> fx.Steps[None]:
 
 
 def change(wanted: Change) -> fx.Steps[None]:
-    """Yield a client changes the namespace."""
+    """Request a change of the namespace."""
     yield from fx.call(wanted, Done, timeout_s=CALL_TIMEOUT_S)
 
 
@@ -174,6 +174,6 @@ def list_names(path: str, user: str = "simulated") -> fx.Steps[Names]:
 
 
 def begin_run(path: str, user: str, request_id: str) -> fx.Steps[str]:
-    """Yield a driver becomes the one writer of a checkpoint root; where it is to write."""
+    """Become the only writer of a checkpoint root. Return the location of the run."""
     begun = yield from fx.call(BeginRun(path, user, request_id), RunBegun, timeout_s=CALL_TIMEOUT_S)
     return begun.location

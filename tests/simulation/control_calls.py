@@ -1,7 +1,7 @@
-"""Control calls in the simulated world: there and back take time; either message may be lost, late or doubled.
+"""Control calls in the simulated world: requests and replies take time, and may be lost, late or duplicated.
 
-With several coordinators, a message on a link is for one of them; all else goes, as our clients and gateways send
-it, to one after the other until one has an answer of its own.
+A message on a datanode's link goes to one coordinator. Any other message goes to one coordinator after another
+until one answers, as with our clients and gateways.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from peacefs.runtime import effects as fx
 if TYPE_CHECKING:
     from simulation.world import Node, Task, World
 
-#: Answers a control call of a node: (caller's name, message) -> a coroutine that gives the reply.
+#: Answers a control call of a node: takes the caller's name and the message, and returns a coroutine for the
+#: reply.
 Coordinator = Callable[[str, Message], Coroutine[Any, Any, Message]]
-#: Hears a reply, or the error in its place.
+#: Receives the reply, or the error instead.
 Answered = Callable[[Any, BaseException | None], None]
 
-#: The name of the node of a coordinator that is the only one.
+#: The name of the coordinator's node if there is only one.
 COORDINATOR = "coordinator"
 _NOT_LEADING = ("Standby", "ServiceUnready")
 _NEXT_AFTER_S = 0.05
@@ -73,7 +74,7 @@ class ControlCalls:
 
 
 class _Asking:
-    """A call of somebody who knows all addresses."""
+    """A call by a client or gateway, which knows the addresses of all coordinators."""
 
     def __init__(self, calls: ControlCalls, task: Task, turn: int, message: Message) -> None:
         self._calls = calls
@@ -85,7 +86,7 @@ class _Asking:
         self._tries = 0
 
     def ask(self) -> None:
-        """Ask the next one, unless an answer was given or the caller has given up."""
+        """Send the call to the next coordinator, unless the call was answered or its caller has given up."""
         task, world = self._task, self._calls.world
         if task.done or task.turn != self._turn or task.generation != task.node.generation:
             return

@@ -1,4 +1,4 @@
-"""One datanode whose disks serve it badly: syncs that fail, no room, bits that flip. All else is well there."""
+"""Disk faults of a single datanode: failed syncs, a full disk and flipped bits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _REPLICAS_MIN = 3
 
 
 class DiskMishaps:
-    """It is always the same datanode, so that with one broken disk elsewhere every chunk has a good replica.
+    """Causes faults of the disk of one datanode, always the same.
 
-    A bit flips only where every chunk has as many replicas as it should: then one more is not the last.
+    Even if another datanode's disk breaks, every chunk has a good replica. A bit is flipped only if all chunks are
+    fully replicated, so that a flip never destroys the last good replica.
     """
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
@@ -32,7 +33,7 @@ class DiskMishaps:
         self._look_again()
 
     def rest(self) -> None:
-        """Stop rotting disks; rotten blocks stay so until they are found."""
+        """Stop causing faults; rotten blocks stay rotten until they are found."""
         self._is_over = True
         self._victim.node.disk.fail_no_more()
         self._make_room()
@@ -64,7 +65,7 @@ class DiskMishaps:
         self._victim.node.disk.capacity_bytes = sys.maxsize
 
     def _rot(self) -> bool:
-        """One bit of one replica, of its data or of what is kept with it."""
+        """Flip one bit of a replica, in its data or in its metadata."""
         chunks = self._cluster.coordinator.cluster.chunks
         alive = len(self._cluster.coordinator.cluster.members.alive())
         if alive < len(self._cluster.datanodes) or not self._cluster.fully_replicated():

@@ -1,4 +1,4 @@
-"""The conditions under which the simulated coordinator may tell a datanode to drop a replica."""
+"""Checks when the simulated coordinator may tell a datanode to drop a replica."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from peacefs.protocol.messages import DeleteChunks
 
 
 class DropWatch:
-    """A good replica of a file's chunk goes only while as many as should be are at datanodes that are heard of.
+    """Checks that the coordinator drops a good replica only if enough other live datanodes hold the chunk.
 
-    Those that lie count for nothing, and what they say that they hold may go.
+    Lying datanodes do not count as holders, and the replicas that they claim may be dropped.
     """
 
     def __init__(self, liars: Container[NodeId]) -> None:
         self._liars = liars
-        #: The replicas that anybody has reported as corrupt.
+        #: The replicas that any datanode has reported as corrupt.
         self.corrupt: set[tuple[NodeId, ChunkId]] = set()
 
     def look(self, cluster: Cluster, orders: Sequence[Order], log: DurableLog) -> None:
-        """Before they are sent."""
+        """Check orders before they are sent."""
         for order in orders:
             if not isinstance(order.message, DeleteChunks):
                 continue

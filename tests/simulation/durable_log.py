@@ -1,7 +1,7 @@
-"""The log on the disk of a simulated coordinator, and the rows that its entries add up to.
+"""The log on the disk of a simulated coordinator, and a model of the rows that its entries produce.
 
-The rows are a model: dictionaries that each entry changes as it is appended, and nothing else does. What a
-coordinator tells, orders, or finds at a restart is held against them.
+The model consists of dictionaries, which change only when an entry is appended. The tests compare with the model
+what a coordinator answers, orders, or finds after a restart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from peacefs.coordinator.metadata.sqlite.store import MetadataInMemory
 from peacefs.coordinator.metadata.tables import CHUNK, ENTRY, KEPT_CHUNK, LIVE, META, TABLES, Row
 from peacefs.protocol.ids import ChunkId
 
-#: Rows of the table `meta` that say how far an image is.
+#: Rows of the table `meta` that record up to which entry an image is complete.
 _OF_THE_IMAGE = frozenset({"log_number", "log_chain", "digest"})
 Tables = list[dict[tuple[Any, ...], Row]]
 
@@ -29,12 +29,12 @@ class DurableLog(MemoryLog):
     """A `MemoryLog` that outlives crashes of the coordinator."""
 
     def __init__(self, image: apsw.Connection) -> None:
-        """`image` has everything: there are no entries yet."""
+        """Start an empty log; `image` contains everything so far."""
         super().__init__()
         self.tables = _tables_of(image)
         #: The number of the last entry that was ever appended.
         self.last: int = image.execute("SELECT value FROM meta WHERE key = 'log_number'").get
-        #: Called before an entry is appended, where it may raise, and after that.
+        #: Called before an entry is appended, when it may raise, and afterwards.
         self.before: Callable[[], object] = lambda: None
         self.appended: Callable[[], object] = lambda: None
 
@@ -59,12 +59,12 @@ class DurableLog(MemoryLog):
         return None if row is None else ChunkRecord(row[0], row[1], row[2], row[4], ())
 
     def refers_to(self, chunk: ChunkId, version: int) -> bool:
-        """Return whether a file has this chunk, or a writer was told that it is kept."""
+        """Return whether a file refers to this chunk version, or a writer was told that the chunk is kept."""
         record = self.chunk(chunk)
         return (record is not None and record.version == version) or (chunk,) in self.tables[KEPT_CHUNK]
 
     def digest(self) -> bytes:
-        """Return a digest of all rows, to be compared with that of another store."""
+        """Return a digest of all rows, for comparisons with another store."""
         rows = [sorted(map(repr, table.values())) for table in self.tables]
         return hashlib.blake2b(repr(rows).encode(), digest_size=16).digest()
 
@@ -74,7 +74,7 @@ class DurableLog(MemoryLog):
     def check_found(self, metadata: MetadataInMemory) -> None:
         """Compare an open store with the model. Call it after a restart, before any change."""
         _check_equal(self.tables, metadata.rows)
-        # Read with another store object, so that the coordinator's caches stay as they are.
+        # Read through another store object, so that the coordinator's caches do not change.
         looking = MetadataInMemory(metadata.image, self)
         directories = {parent for parent, _ in self.tables[ENTRY]}
         for directory in directories:

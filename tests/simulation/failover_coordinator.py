@@ -1,7 +1,7 @@
 """A coordinator with a journal in the simulated world: the service's `Failover`, `Door` and `Assembly`.
 
-The store and the journal outlive its crashes. A fault of the store, or being replaced, ends it, and it is started
-again a moment later, as whatever supervises processes does.
+The store and the journal survive crashes. A fault of the store, or a new leader, ends the coordinator's process.
+It restarts shortly afterwards, as under a process supervisor.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from simulation.failover_world import FailoverWorld
 
 T = TypeVar("T")
-#: The node that stands for the journal where links to it are cut.
+#: The name of the journal's node, used when links to the journal are cut.
 JOURNAL = "journal"
 _STREAMS_PER_NODE = 2
 _RESTARTED_AFTER_S = (0.3, 4.0)
 
 
 class Killed(Exception):
-    """The end of a process in the middle of a commit."""
+    """Ends a process in the middle of a commit."""
 
 
 class FailoverCoordinator(SimulatedCoordinator):
-    """One of several. It is also what its failover sees of it."""
+    """One of several coordinators. It is also the node that its failover controls."""
 
     def __init__(self, story: FailoverWorld, name: str) -> None:
         self.story = story
@@ -55,7 +55,7 @@ class FailoverCoordinator(SimulatedCoordinator):
         super().__init__(story.world, POLICY_DEFAULT, _STREAMS_PER_NODE, name=name)
 
     def start(self) -> None:
-        """Find the store as the last crash left it: what of the journal it lacks follows."""
+        """Start with the store of the last crash. Entries that it lacks come from the journal."""
         self.leadership = self.story.leadership_class(lambda: self.world.now_s, Member(self.name))
         self.door = Door(self.leadership, lambda: self.world.now_s, sleep, leader_lives=self._leader_lives)
         self.log.before = self._die_in_between
@@ -93,10 +93,10 @@ class FailoverCoordinator(SimulatedCoordinator):
         super().appended()
         self.story.check_store(self)
 
-    # -- what befalls it -----------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------------
 
     def _mishap(self, call: str) -> Mishap:
-        """Return the fate of a call to the journal."""
+        """Draw the fault of a call to the journal."""
         world, network = self.world, self.world.network
         if call != "append":
             self._waited_s = 0.0
@@ -111,19 +111,19 @@ class FailoverCoordinator(SimulatedCoordinator):
         if not self.story.is_hostile:
             return Mishap.NONE
         if call == "append" and world.random.random() < 0.003:
-            # It dies before the entry is in the journal, or when it is there and nobody has heard of it.
+            # Die before the entry reaches the journal, or after that but before anybody has the answer.
             self._dies_next = True
             return world.random.choice((Mishap.LOST, Mishap.ANSWER_LOST))
         fates = (Mishap.LOST, Mishap.ANSWER_LOST, Mishap.LATE)
         return world.random.choice(fates) if world.random.random() < 0.03 else Mishap.NONE
 
     def _die_in_between(self) -> None:
-        """Sometimes die when an entry is in the journal and not in the own log."""
+        """Sometimes die when an entry is in the journal but not yet in the local log."""
         if self.story.is_hostile and self.world.random.random() < 0.001:
             raise Killed
 
     def _try_again(self, seconds: float) -> None:
-        """Wait like the writer's thread. Nothing else happens here meanwhile."""
+        """Count the time that the writer's thread would wait. No simulated time passes."""
         self._waited_s += 0.25
 
     def fail(self, fault: BaseException) -> NoReturn:
@@ -134,7 +134,7 @@ class FailoverCoordinator(SimulatedCoordinator):
         self.fail(MetadataFault(why))
 
     def die(self) -> None:
-        """End it at once, and start it again a while later."""
+        """Kill the process at once, and restart it later."""
         if not self.node.up:
             return
         self.crash()
@@ -143,7 +143,7 @@ class FailoverCoordinator(SimulatedCoordinator):
         self.world.later(self.world.random.uniform(*_RESTARTED_AFTER_S), self.start)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """Off the event loop, which goes on meanwhile."""
+        """Run blocking work as on another thread: the event loop continues meanwhile."""
         await sleep(self.world.random.uniform(0.0, 0.01))
         done = work()
         await sleep(self.world.random.uniform(0.0, 0.01))
@@ -153,7 +153,7 @@ class FailoverCoordinator(SimulatedCoordinator):
         leader = self.leadership.leader
         return leader is not None and self.world.nodes[leader.name].up
 
-    # -- as the service does it ------------------------------------------------------------------------
+    # -- the same steps as in the service ------------------------------------------------------------
 
     def tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         return self.parts.background.of_any()
@@ -181,7 +181,7 @@ class FailoverCoordinator(SimulatedCoordinator):
         except PeacefsError as error:
             return Failure(error.code, error.message)
 
-    # -- what its failover sees of it --------------------------------------------------------------------
+    # -- the interface for its failover ----------------------------------------------------------------
 
     def changed(self, touched: Touched) -> None:
         self.parts.changed_elsewhere(touched)

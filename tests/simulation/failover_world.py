@@ -1,7 +1,7 @@
 """Several coordinators that share a journal, datanodes with a link to each, and clients that know all addresses.
 
-All is the real logic, as in `SimulatedCluster`. Whatever must hold in every moment is looked at here: epochs of
-entries never fall, stores are equal at equal numbers, and no chunk of a file loses its last replica by an order.
+All of it is the real logic, as in `SimulatedCluster`. This module checks the invariants: epochs of entries never
+decrease, stores are equal at equal entry numbers, and no order drops the last replica of a file's chunk.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import copy_bytes_per_second
 from peacefs.protocol.messages import DeleteChunks, Message
 
-#: Stores are compared at each entry whose number can be divided by this.
+#: Stores are compared at entries whose number is a multiple of this.
 _COMPARED_EVERY = 4
 
 
 class FailoverWorld(SimulatedCluster):
-    """The classes are those of the service; a test takes a mechanism out by another one in its place."""
+    """A world of several coordinators. Tests replace one of the service's classes to disable a mechanism."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class FailoverWorld(SimulatedCluster):
         self._obedience_class = obedience
         self.is_hostile = False
         self.deaths = 0
-        #: When links to the journal that are cut carry again: a writer that waits for an answer gets one then.
+        #: Time at which cut links to the journal work again, so that a waiting writer gets an answer.
         self.journal_mended_s = math.inf
-        #: The coordinators that have led, and in which epochs.
+        #: Each coordinator that has led, with its epoch.
         self.led: list[tuple[str, int]] = []
         self.datanodes_by_name: dict[str, SimulatedDatanode] = {}
         self._rows_at: dict[int, bytes] = {}
@@ -67,12 +67,12 @@ class FailoverWorld(SimulatedCluster):
 
     @property
     def coordinator(self) -> SimulatedCoordinator:
-        """The one that leads, or the first of them."""
+        """The leader, or the first coordinator if none leads."""
         return self.leader or self.coordinators[0]
 
     @property
     def leader(self) -> FailoverCoordinator | None:
-        """The one that leads and may answer."""
+        """The leader, if it may answer."""
         return next((each for each in self.coordinators if each.node.up and each.leadership.may_answer), None)
 
     @property
@@ -92,11 +92,11 @@ class FailoverWorld(SimulatedCluster):
         return datanode
 
     def _queue_s(self, order: Message) -> float:
-        """Return a datanode with much to do, now and then."""
+        """Return how long an order waits in a datanode's queue: sometimes some seconds."""
         random = self.world.random
         return random.uniform(0.0, 6.0) if self.is_hostile and random.random() < 0.2 else 0.0
 
-    # -- what must hold --------------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------------
 
     def died(self, coordinator: FailoverCoordinator) -> None:
         self.deaths += 1
@@ -129,7 +129,7 @@ class FailoverWorld(SimulatedCluster):
             )
 
     def is_settled(self) -> bool:
-        """Return whether one leads, and all have what it has; at any moment the journal is in its order."""
+        """Return whether one coordinator leads and all others are up to date. Check the order of the journal."""
         numbers = sorted(self.server.entries)
         assert numbers == list(range(1, len(numbers) + 1))
         epochs = [self.server.entries[number][0] for number in numbers]
@@ -141,19 +141,19 @@ class FailoverWorld(SimulatedCluster):
 
 
 class FailoverSaboteur:
-    """Kills and pauses coordinators, cuts links in every direction, crashes datanodes, has leaders hand over."""
+    """Kills and pauses coordinators, cuts links, crashes datanodes, and tells leaders to hand over."""
 
     def __init__(self, cluster: FailoverWorld, random: Random) -> None:
         self._cluster = cluster
         self._random = random
         self._is_over = False
-        #: The events that happened, and how often.
+        #: The number of events of each kind.
         self.done: dict[str, int] = {}
         cluster.is_hostile = True
         self._act_later()
 
     def rest(self) -> None:
-        """Stop, and mend what was cut."""
+        """Stop causing faults, and restore all links."""
         self._is_over = True
         self._cluster.is_hostile = False
         network = self._cluster.world.network
@@ -189,7 +189,7 @@ class FailoverSaboteur:
             each.die()
 
     def _pause(self) -> None:
-        """Stop a process for less or more than its lease, mostly the one that leads."""
+        """Pause a process for less or more than its lease; mostly the leader."""
         world = self._cluster.world
         victim = self._cluster.leader or self._random.choice(self._cluster.coordinators)
         if self._random.random() < 0.3:
@@ -197,7 +197,7 @@ class FailoverSaboteur:
         victim.node.paused_until_s = world.now_s + self._random.uniform(0.5, 8.0)
 
     def _ends(self) -> tuple[str, str]:
-        """Choose a link: from a coordinator to the journal, or to a datanode."""
+        """Choose the ends of a link: a coordinator, and the journal or a datanode."""
         one = self._random.choice(self._cluster.coordinators).name
         return one, self._random.choice([JOURNAL, JOURNAL, *self._cluster.datanodes_by_name])
 

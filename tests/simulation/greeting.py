@@ -1,4 +1,4 @@
-"""The real handshake between two simulated machines, and the seals of what they then send each other."""
+"""The real handshake between two simulated machines, and the authentication of what they send afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _nonces = itertools.count()
 
 
 def greet(connector: str, *, is_service: bool, meant: str, address: Address, acceptor: str) -> tuple[Peer, Peer]:
-    """Return what the connector and the acceptor make of each other. Raises PeerRefused."""
+    """Run the handshake; return the results of the connector and the acceptor. Raises PeerRefused."""
     role, signer = ("datanode", SIGNER) if is_service else ("client", None)
     me = Identity(_CLUSTER if is_service else "", role, connector, signer)
     there = Identity(_CLUSTER, "datanode", acceptor, SIGNER, addresses=(show_address(address),))

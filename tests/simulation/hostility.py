@@ -1,4 +1,4 @@
-"""A world in which everything goes wrong, how it ends, and what must be true then."""
+"""The end of a world with all kinds of faults, and the checks that must hold afterwards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_network import Network
 
 _DELAY_S_MAX = 12.0
-#: A failed request may still take effect for so long.
+#: Maximum time until a failed request takes effect.
 DOUBT_S = 2 * _DELAY_S_MAX + 10.0
 
 
@@ -19,14 +19,14 @@ def hostile_network() -> Network:
 
 
 def let_calm_down(cluster: SimulatedCluster) -> None:
-    """Nothing goes wrong any more, and everybody is there."""
+    """End all faults, and wait until all nodes are up and all chunks fully replicated."""
     world = cluster.world
     world.network = Network()
     assert world.run(lambda: all(node.up for node in world.nodes.values()), limit_s=60.0)
     world.run(lambda: False, limit_s=DOUBT_S)
     for datanode in cluster.datanodes:
         if not datanode.store.writable:
-            # Without a disk it is of no use: somebody looks after it and starts it again.
+            # A datanode without a disk is useless; an administrator would restart it.
             datanode.crash()
             datanode.start()
     cluster.until_ready()
@@ -46,7 +46,7 @@ def check_everything(cluster: SimulatedCluster, clients: Sequence[PrivateDirecto
         for name in sorted(client.copies):
             checking = client.check_copy(name, "simulated")
             cluster.world.run_task(cluster.start(reader, name, checking), limit_s=200.0)
-    # Reading may have shown that a disk is broken.
+    # The reads may have discovered a broken disk.
     cluster.world.run(lambda: False, limit_s=15.0)
     assert cluster.world.run(cluster.fully_replicated, limit_s=600.0)
     assert replicas_that_are_not_there(cluster) == []
@@ -54,7 +54,7 @@ def check_everything(cluster: SimulatedCluster, clients: Sequence[PrivateDirecto
 
 
 def replicas_that_are_not_there(cluster: SimulatedCluster) -> list[tuple[int, str]]:
-    """Return the replicas that the coordinator believes in, and no disk holds."""
+    """Return the replicas that the coordinator knows but that are on no disk."""
     coordinator = cluster.coordinator
     return [
         (record.chunk, holder)

@@ -1,4 +1,4 @@
-"""The image of a simulated coordinator, written at random times, as a second process writes the real one."""
+"""The image of a simulated coordinator, written at random times, as by the service's second process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from peacefs.coordinator.metadata.sqlite.memory_image import MemoryImage
 
 
 class LateImage(MemoryImage):
-    """Applies some of the waiting entries, and reports that at a later time."""
+    """An image that applies some of the waiting entries, and reports them later."""
 
     waiting_max = 1_000_000_000
 

@@ -1,6 +1,7 @@
-"""Two who write one chunk through the same datanodes, each his own version: the older comes to his end last.
+"""Two writers of different versions of one chunk on the same datanodes; the older writer finishes last.
 
-The coordinator gives every chunk to one pipeline. What datanodes hold against a writer of before is their own.
+The real coordinator gives each chunk to only one pipeline. These writers test how datanodes by themselves refuse
+the older one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from peacefs.runtime import effects as fx
 
 
 class Latecomers:
-    """Now and then a pair of them. Whose version stands, whoever watches the datanodes' disks sees."""
+    """Starts such pairs of writers at random times. `WatchedDisks` checks which version remains."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""A datanode of the simulated world that has the cluster's secret, holds nothing, and says what it likes."""
+"""A lying datanode of the simulated world: it knows the cluster's secret, stores nothing, and claims anything."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from peacefs.protocol.messages import (
 )
 from peacefs.runtime import effects as fx
 
-#: It claims more room than all other datanodes: every other holder of a replica looks more dispensable.
+#: It claims more free space than all others, so that every other holder of a replica seems easier to spare.
 _USAGE = Usage(1 << 50, 0, 1 << 50)
 
 
 class LyingDatanode:
-    """Claims every replica that anybody has. Several of them agree about what they say that they hold."""
+    """Claims every replica that any datanode has. Several liars agree about their claims."""
 
     def __init__(self, world: World, name: str, rack: str, claims: Callable[[], Iterable[Replica]]) -> None:
         self.world = world
@@ -74,7 +74,7 @@ class LyingDatanode:
         return sorted(self._claims(), key=lambda replica: replica.chunk)
 
     def order(self, order: Message, answered: Callable[[Message], None]) -> None:
-        """Whatever it is told, it says that it has done it; asked to show what it holds, it makes something up."""
+        """Claim to have carried out any order. If asked to prove a replica, invent the answer."""
         reply = self._proofs(order) if isinstance(order, ProveReplicas) else Done()
         if reply is not None:
             self.world.later(self.world.transit_s(), lambda: answered(reply))

@@ -13,7 +13,7 @@ from peacefs.coordinator.metadata.tables import QUOTA
 
 
 def check_image(image: apsw.Connection) -> None:
-    """Check an image as `peacefs metadata check` does, which also recounts quotas."""
+    """Check an image as `peacefs metadata check` does. This also recounts quotas."""
     findings = check_tables(image, lambda _name, _done, _all: None)
     assert findings.problems == []
 
@@ -31,7 +31,7 @@ class _Row(NamedTuple):
 
 
 class QuotaWatch:
-    """No directory comes to hold more than its quota; one that held more when that was set gets no fuller."""
+    """Checks that no directory grows beyond its quota, even if it was over the quota when that was set."""
 
     def __init__(self, rows: Rows) -> None:
         self._all = rows
@@ -39,7 +39,7 @@ class QuotaWatch:
         self.looks = 0
 
     def look(self) -> None:
-        """Compare with the last call. Call it after each entry."""
+        """Compare with the state at the last call. Call it after each entry."""
         rows = self._rows()
         self.looks += bool(rows)
         for directory, now in rows.items():

@@ -1,4 +1,4 @@
-"""Changes of the namespace as clients of the simulated cluster ask for them, each under an id of its own."""
+"""Changes of the namespace that clients of the simulated cluster request, each with its own id."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from peacefs.protocol.messages import Message
 
 
 class Change(Message, frozen=True):
-    """`what` is one of those in `make_change`; `other` is a name or path where one is needed."""
+    """A change. `what` is one of the kinds in `make_change`; `other` is a second name, path or number."""
 
     what: str
     path: str
@@ -19,7 +19,7 @@ class Change(Message, frozen=True):
 
 
 async def make_change(files: Files, change: Change) -> None:
-    """Raise what the coordinator refuses it with."""
+    """Make the change. Raises the errors of the coordinator."""
     path, user, asked = change.path, change.user, change.request_id
     match change.what:
         case "mkdirs":

@@ -1,4 +1,4 @@
-"""An operator who takes datanodes out and back, and balances datanodes and disks, in the middle of everything."""
+"""An operator who decommissions and returns datanodes, and balances datanodes and disks, amid all faults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BYTES_PER_SECOND = 4.0 * MIB
 
 
 class Operator:
-    """One thing at a time. A datanode that is said to have been drained comes back with empty disks."""
+    """Performs one operation at a time. A datanode that has been drained comes back with empty disks."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class Operator:
         self._decide_later()
 
     def rest(self) -> None:
-        """Everybody comes back into service."""
+        """Stop, and put all datanodes back into service."""
         self._is_over = True
         self._cluster.world.later(_LOOK_S, self._put_all_back)
 
@@ -63,7 +63,7 @@ class Operator:
                 run = f"disks-{self._cluster.world.now_s}"
                 self._keep_balancing_disks(datanode, run, self._cluster.world.now_s + _RUN_S, moved)
 
-    # -- out of service, and back --------------------------------------------------------------------
+    # -- decommissioning and maintenance -------------------------------------------------------------
 
     def _set(self, datanode: SimulatedDatanode, mode: Mode) -> None:
         """Request a change. The request may be lost, refused, or forgotten before it is done."""
@@ -77,7 +77,7 @@ class Operator:
             self._put_back(datanode)
 
     def _put_back(self, datanode: SimulatedDatanode) -> None:
-        """Asks until it is so."""
+        """Repeat the request until the datanode is in service."""
         if self._cluster.coordinator.cluster.members.mode(datanode.node.name) is not Mode.IN_SERVICE:
             self._set(datanode, Mode.IN_SERVICE)
             self._cluster.world.later(_LOOK_S, lambda: self._put_back(datanode))
@@ -99,7 +99,7 @@ class Operator:
             world.later(_LOOK_S, lambda: self._when_it_is(datanode, admin_state, act, until_s))
 
     def _check_drained(self, datanode: SimulatedDatanode) -> None:
-        """Check that each of its chunks has as many replicas as it should on nodes that stay."""
+        """Check that each chunk of a drained datanode has enough replicas on other nodes."""
         coordinator, name = self._cluster.coordinator, datanode.node.name
         chunks, members = coordinator.cluster.chunks, coordinator.cluster.members
         for record in coordinator.metadata.reader().chunks(0, 1_000_000):
@@ -110,7 +110,7 @@ class Operator:
             assert len(others) >= state.replication, f"{name} is said to be drained, and {state} needs it"
 
     def _replace(self, datanode: SimulatedDatanode) -> None:
-        """Nothing depends on it any more, so nobody misses what it held."""
+        """Replace the disks of a drained datanode, whose replicas nobody needs."""
         datanode.crash()
         datanode.wipe()
         datanode.start()
@@ -132,7 +132,7 @@ class Operator:
     # -- balancing -----------------------------------------------------------------------------------
 
     def _keep_balancing(self, run: str, until_s: float) -> None:
-        """As `peacefs balance` does, which begins anew where the coordinator has forgotten it."""
+        """Start the balancer again if the coordinator has forgotten it, as `peacefs balance` does."""
         world, coordinator = self._cluster.world, self._cluster.coordinator
         core = coordinator.cluster
         if self._is_over or world.now_s >= until_s:

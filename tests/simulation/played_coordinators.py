@@ -1,7 +1,7 @@
-"""Coordinators that share a journal in the simulated world, with names alone: no datanodes, quick to play.
+"""Coordinators that share a journal, in the simulated world, with names only. Runs are fast.
 
-Each is the real `Failover` over the real store in memory, and its clients make and list directories. What must
-hold is looked at with every entry and at every answer. `failover_world.py` has the datanodes, too.
+Each is the real `Failover` over the real store in memory; its clients make and list directories. Invariants are
+checked at every entry and every answer. `failover_world.py` includes datanodes.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ T = TypeVar("T")
 _PLAYED_S = 40.0
 _SETTLED_S = 30.0
 _QUIET_S = 2.0
-#: Number of clients that change names at once, so that entries have several changes.
+#: Number of clients that change names at once, so that one entry contains several changes.
 _CLIENTS = 2
 #: Maximum pause before the image is written.
 _IMAGE_PAUSE_S = 3.0
 
 
 class Killed(Exception):
-    """The end of a process in the middle of a commit."""
+    """Ends a process in the middle of a commit."""
 
 
 class Story:
-    """The world, its journal, and the coordinators; `acknowledged` is what clients were told."""
+    """The world, its journal, and its coordinators. `acknowledged` has the names that were made."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Story:
         self.server = JournalServer(lambda: self.world.now_s)
         self.journal_class, self.leadership_class = journal, leadership
         self.acknowledged: set[str] = set()
-        #: The names at each number of an entry, as the first coordinator that came there had them.
+        #: The names at each entry number, as in the first coordinator that reached it.
         self.states: dict[int, frozenset[str]] = {}
         self.is_hostile = True
         self.is_quiet = False
@@ -75,7 +75,7 @@ class Story:
         self.world.run(lambda: False, limit_s=_PLAYED_S)
         self.is_hostile = False
         self.world.run(lambda: False, limit_s=_SETTLED_S)
-        # A standby may lag by a moment; when nothing is changed any more it has all.
+        # A standby may lag a little; once nothing changes any more, it must have everything.
         self.is_quiet = True
         self.world.run(lambda: False, limit_s=_QUIET_S)
         leaders = [each for each in self.coordinators if each.leadership.leads]
@@ -88,7 +88,7 @@ class Story:
         assert self.acknowledged
 
     def settle(self) -> PlayedCoordinator:
-        """Return the one that leads, of a world without faults from now on, when the others are there, too."""
+        """End all faults. Return the leader as soon as it has a standby that can take over."""
         self.is_hostile = False
         self.is_quiet = True
         assert self.world.run(lambda: any(each.successor() for each in self.coordinators), limit_s=60.0)
@@ -103,7 +103,7 @@ class Story:
 
 
 class PlayedCoordinator:
-    """A node with a store that outlives its crashes; also what its failover sees of it."""
+    """A coordinator's node, whose store survives its crashes. It is also the node that its failover controls."""
 
     def __init__(self, story: Story, name: str) -> None:
         self.story, self.name = story, name
@@ -148,10 +148,10 @@ class PlayedCoordinator:
             world.spawn(self.node, "a client", self._work(), is_vital=True)
         self._keep_image()
 
-    # -- what befalls it -----------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------------
 
     def _die_in_between(self) -> None:
-        """Sometimes die when an entry is in the journal and not in the own log."""
+        """Sometimes die when an entry is in the journal but not yet in the local log."""
         if self.story.is_hostile and self.story.random.random() < 0.002:
             raise Killed
 
@@ -182,7 +182,7 @@ class PlayedCoordinator:
         self._tries += 1.0
 
     async def _sleep(self, seconds: float) -> None:
-        """Time passes, and more of it where the whole process is stopped meanwhile."""
+        """Let time pass. Sometimes pause the whole process as well."""
         story = self.story
         if story.is_hostile and story.random.random() < 0.002:
             self.node.paused_until_s = story.world.now_s + story.random.uniform(1.0, 8.0)
@@ -198,11 +198,11 @@ class PlayedCoordinator:
         raise MetadataFault(why)
 
     def successor(self) -> Member | None:
-        """Return who could take over from this one, if it leads."""
+        """Return the member that could take over, if this coordinator leads."""
         return self.failover.standings.successor() if self.leadership.leads else None
 
     def stop(self) -> None:
-        """End it, for good."""
+        """Stop for good."""
         self.story.world.crash(self.node)
         self.leadership.leads = False
 
@@ -212,7 +212,7 @@ class PlayedCoordinator:
         self.stop()
         self.story.world.later(self.story.random.uniform(0.1, 3.0), self.start)
 
-    # -- what it does ----------------------------------------------------------------------------------
+    # -- clients ---------------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
         try:
@@ -249,7 +249,7 @@ class PlayedCoordinator:
             story.acknowledged.add(name)
 
     async def make(self, name: str) -> None:
-        """Make a directory. Returns when it is acknowledged."""
+        """Make a directory. Return when that is acknowledged."""
         await self._commits(partial(_make, name))
 
     async def _hand_over(self) -> None:
@@ -267,13 +267,13 @@ class PlayedCoordinator:
         page = namespace.list_page(self.metadata.reader(), parse_path("/"), None, 1_000_000)
         return {entry.name for entry in page.entries}
 
-    # -- the follower ----------------------------------------------------------------------------------
+    # -- the interface for its failover ----------------------------------------------------------------
 
     def changed(self, touched: Touched) -> None:
-        """Do nothing: nothing here caches rows."""
+        """Do nothing: this coordinator caches no rows."""
 
     def tick(self) -> None:
-        """There are no datanodes."""
+        """Do nothing: this coordinator has no datanodes."""
 
     @property
     def is_warm(self) -> bool:

@@ -1,7 +1,7 @@
-"""A client with a directory that is its own, and what it knows must be in there, now, in snapshots and in copies.
+"""A client with a directory of its own, and its knowledge of what must be in the directory, snapshots and copies.
 
-What failed may have happened or not, or may still happen while messages are under way: after a failure the client
-waits until none can be, so that each thing is done, or not, before the next.
+A failed request may have been carried out, or may still be while its messages are on the way. The client waits
+after a failure until no messages can be left, so that the next request starts from a fixed state.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _BYTES_MAX = (_NO_LIMIT, 300 * 1024 * 3, 2 * CHUNK_BYTES * 3, 6 * CHUNK_BYTES * 
 
 @dataclass
 class Snapshot:
-    """The content of a snapshot or copy, if it is there, and whether it is there for certain."""
+    """The contents of a snapshot or copy. `certain` is True if it is known to exist."""
 
     shows: dict[str, Contents]
     certain: bool = False
@@ -64,23 +64,23 @@ class Snapshot:
 
 @dataclass
 class PrivateDirectory:
-    """For each name in the directory the contents that it may have; None stands for "not there"."""
+    """A client with its own directory. `files` has the contents that each name may have; None means absent."""
 
     owner: str
     others: list[str]
     random: Random
-    #: A failed request may still take effect for so long.
+    #: Maximum time until a failed request takes effect.
     doubt_s: float
     superuser: str = "simulated"
-    #: Its place, if not below the root under its owner's name.
+    #: The path of the directory, if it is not `/<owner>`.
     place: str = ""
     operations: tuple[str, ...] = OPERATIONS
     files: dict[str, Contents] = field(default_factory=dict)
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
     copies: dict[str, Snapshot] = field(default_factory=dict)
-    #: By the path in the trash, below what a checkpoint of it is called.
+    #: Discarded files, by their paths below Current or a checkpoint of the trash.
     discarded: dict[str, Contents] = field(default_factory=dict)
-    #: True if there may be a quota.
+    #: True if a quota may have been set.
     limited: bool = False
     acknowledged: dict[str, int] = field(default_factory=dict)
     failed: int = 0
@@ -105,10 +105,10 @@ class PrivateDirectory:
     def of(self, name: str) -> Contents:
         return self.files.get(name, {None})
 
-    # -- what the client does ------------------------------------------------------------------------
+    # -- operations of the client --------------------------------------------------------------------
 
     def set_up(self) -> fx.Steps[None]:
-        """Everything until it has succeeded."""
+        """Set up the directories; repeat each change until it succeeds."""
         for what, path, other, number in (
             ("mkdirs", self.path, "", 0o700),
             ("own", self.path, self.owner, 0),
@@ -124,7 +124,7 @@ class PrivateDirectory:
                     yield from fx.sleep(self.doubt_s)
 
     def work(self, operations: int) -> fx.Steps[None]:
-        """One thing after the other."""
+        """Do random operations, one after another."""
         for _ in range(operations):
             what = self.random.choice(self.operations)
             try:
@@ -138,7 +138,7 @@ class PrivateDirectory:
             yield from fx.sleep(self.random.uniform(0.0, 1.0))
 
     def _do(self, what: str, name: str) -> fx.Steps[bool]:
-        """Take a step, and return whether there was anything to do."""
+        """Do an operation. Return False if there was nothing to do."""
         match what:
             case "write" | "state":
                 yield from self._write(name, write if what == "write" else stated)
@@ -148,7 +148,7 @@ class PrivateDirectory:
             case "append":
                 yield from self._append(name)
             case "outlive":
-                # It takes a minute, in which the client does nothing else.
+                # This takes a minute, during which the client does nothing else, so skip it more often than not.
                 if self.random.random() < 0.6:
                     return False
                 yield from self._outlive(name)
@@ -197,14 +197,14 @@ class PrivateDirectory:
         self.files[name] = {data}
 
     def _small_or_not(self, path: str, data: bytes, request_id: str, user: str) -> fx.Steps[None]:
-        """As our client writes what it has all of."""
+        """Write a file as our client writes data that is complete from the start."""
         if is_small(data):
             yield from write_small(self.small, path, data, user)
         else:
             yield from write(path, data, request_id, user)
 
     def _flush(self, name: str) -> fx.Steps[None]:
-        """Write a file in parts. Sometimes its writer dies first, and leaves file and lease as they are."""
+        """Write a file in parts. Sometimes the writer dies first and leaves an open file and its lease."""
         sink = yield from flusher(f"{self.path}/{name}", self._request(), self._request(), self.owner)
         content = b""
         for _ in range(self.random.randint(1, 4)):
@@ -217,7 +217,7 @@ class PrivateDirectory:
             yield from sink.complete(b"")
 
     def _outlive(self, name: str) -> fx.Steps[None]:
-        """Let a writer be silent until another one takes over its lease; its remaining data is too late."""
+        """Pause a writer until another one takes over its lease; the rest of its data is then refused."""
         sink = yield from flusher(f"{self.path}/{name}", self._request(), self._request(), self.owner)
         part = self._data()
         self.files[name] = self.of(name) | {part}
@@ -263,7 +263,7 @@ class PrivateDirectory:
         return True
 
     def _join(self, target: str, source: str) -> fx.Steps[bool]:
-        """Move what one file has to the end of another, without its data."""
+        """Append one file to another without copying data (CONCAT)."""
         onto, moved = self.of(target), self.of(source)
         if None in onto | moved:
             return False
@@ -289,7 +289,7 @@ class PrivateDirectory:
         return True
 
     def _keep_more(self, name: str) -> fx.Steps[bool]:
-        """Other replication; never so little that what goes wrong at once may cost data."""
+        """Change the replication. Never set it so low that the simulated faults could lose data."""
         if None in self.of(name):
             return False
         yield from self._change("keep", f"{self.path}/{name}", number=self.random.choice((3, 4)))
@@ -309,7 +309,7 @@ class PrivateDirectory:
             case "read snapshot":
                 yield from self.check_snapshot(name, file, self.owner)
             case "drop snapshot":
-                # When that fails, it may be there or not, and nobody asks for it any more.
+                # If this fails, the snapshot may or may not exist. Forget it in either case.
                 del self.snapshots[name]
                 yield from self._change("drop snapshot", self.path, name)
             case "restore snapshot":
@@ -334,13 +334,13 @@ class PrivateDirectory:
         if what == "read copy":
             yield from self.check_copy(name, self.owner)
         else:
-            # As with a snapshot.
+            # If this fails, the copy may or may not exist, as with a snapshot.
             del self.copies[name]
             yield from self._change("delete", f"{self.copies_path}/{name}")
         return True
 
     def _discard(self, name: str) -> fx.Steps[bool]:
-        """To the trash, as `client.trash` does it."""
+        """Move a file to the trash as `client.trash` does."""
         contents = self.of(name)
         if None in contents:
             return False
@@ -353,11 +353,11 @@ class PrivateDirectory:
         return True
 
     def _recover(self, target: str) -> fx.Steps[bool]:
-        """From wherever it is in the trash, if it has not expired: clocks jump."""
+        """Move a file back from the trash, unless it has expired: clocks jump."""
         place = self.random.choice(sorted(self.discarded))
         listed = yield from list_names(self.trash, self.owner)
         if not listed.directories:
-            # All has expired.
+            # Everything in the trash has expired.
             return False
         checkpoint = self.random.choice(sorted(listed.directories))
         contents = self.discarded[place]
@@ -373,7 +373,7 @@ class PrivateDirectory:
         yield from change(request)
 
     def _trespass(self, other: str) -> fx.Steps[None]:
-        """Nothing that is another's is read or changed, whatever is tried."""
+        """Try to read or change another client's files. Every attempt must be refused."""
         theirs, mine = f"/{other}/0", f"{self.path}/stolen"
         attempts: dict[str, Callable[[], fx.Steps[Any]]] = {
             "read": lambda: read(theirs, self.owner),
@@ -392,10 +392,10 @@ class PrivateDirectory:
             return
         raise AssertionError(f"{self.owner} could {what} what is {other}'s")
 
-    # -- what is found -------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------
 
     def check(self, name: str, user: str) -> fx.Steps[None]:
-        """Read a file and compare; afterwards there is no doubt about it."""
+        """Read a file and compare it. Its content is certain afterwards."""
         content = yield from self._content(f"{self.path}/{name}", user)
         self._compare(name, content, self.of(name))
         self.files[name] = {content}
@@ -409,7 +409,7 @@ class PrivateDirectory:
             snapshot.shows[file] = {content}
 
     def check_copy(self, name: str, user: str) -> fx.Steps[None]:
-        """Check that the copy equals its source at the time of the request; if in doubt, it may be missing."""
+        """Check that the copy equals its source at the time of the request. An unconfirmed copy may be missing."""
         copy, path = self.copies[name], f"{self.copies_path}/{name}"
         try:
             listed = yield from list_names(path, user)
@@ -436,7 +436,7 @@ class PrivateDirectory:
             f"{self.owner}/{name} has {_brief(content)}, and should have one of {sorted(map(_brief, allowed))}"
         )
 
-    # -- asking --------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------
 
     def _change(self, what: str, path: str, other: str = "", number: int = 0) -> fx.Steps[None]:
         yield from change(Change(what, path, self.owner, self._request(), other, number))

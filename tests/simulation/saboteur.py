@@ -1,4 +1,4 @@
-"""Cause the faults of a simulated cluster, at times that a seed decides."""
+"""Fault injection for a simulated cluster, at times that the seed decides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOUR_S = 3600.0
 
 
 class Saboteur:
-    """Crashes a node now and then, in the middle of whatever it is doing, and brings it back later."""
+    """Crashes a random node from time to time, at any point of its work, and restarts it later."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random, effects_between: int) -> None:
         self.cluster = cluster
@@ -52,7 +52,7 @@ class Saboteur:
 
 
 class DiskBreaker:
-    """Breaks a disk down when nothing depends on it; at its datanode's next start it is back with what it held."""
+    """Breaks a disk that no chunk depends on. It works again, with its data, when its datanode restarts."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster
@@ -62,7 +62,7 @@ class DiskBreaker:
         self._look_again()
 
     def rest(self) -> None:
-        """Stop causing faults; broken parts stay so until their datanode starts again."""
+        """Stop causing faults; broken disks stay broken until their datanode restarts."""
         self._is_over = True
 
     def _look_again(self) -> None:
@@ -94,7 +94,7 @@ class DiskBreaker:
 
 
 class Separator:
-    """Cuts the line between two nodes for a while; both go on, each as if the other had fallen silent."""
+    """Cuts the network between two nodes for a while. Both stay up, and each sees the other fall silent."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster
@@ -106,7 +106,7 @@ class Separator:
         self._cluster.world.later(self._random.uniform(5.0, 60.0), lambda: self._cut(network))
 
     def _cut(self, network: Network) -> None:
-        """Until the world has another network."""
+        """Cut the two nodes off, until the world gets another network."""
         world = self._cluster.world
         if world.network is not network:
             return
@@ -123,7 +123,7 @@ class Separator:
 
 
 class ClockMover:
-    """Sets clocks on the wall forward and back, those of all nodes, each by itself."""
+    """Sets the wall clocks of nodes forward and back, each independently."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster
@@ -149,7 +149,7 @@ class ClockMover:
 
 
 class MetadataFiller:
-    """Fills the coordinator's disk now and then: changes are refused until there is room."""
+    """Fills the coordinator's disk from time to time: changes are refused until there is space again."""
 
     def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
         self._cluster = cluster

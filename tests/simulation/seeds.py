@@ -1,7 +1,7 @@
-"""Choose the seeds that the tests of the simulated cluster play.
+"""The choice of seeds for tests of the simulated cluster.
 
-PEACEFS_SEED=n plays one, as a failing test has printed it; PEACEFS_SEEDS=n plays the first n of each test, for a
-longer search, and PEACEFS_SEEDS=m-n goes on from where another has ended.
+PEACEFS_SEED=n plays the one seed that a failing test has printed. PEACEFS_SEEDS=n plays the first n seeds of each
+test, for a longer search. PEACEFS_SEEDS=m-n plays seeds m to n.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from support.long_runs import often
 
 
 def seeds(count: int) -> list[int]:
-    """Return `count` seeds with PEACEFS_LONG=1 and half as many without, or those that the environment names."""
+    """Return the seeds of the environment; by default `count` with PEACEFS_LONG=1 and half as many without."""
     if "PEACEFS_SEED" in os.environ:
         return [int(os.environ["PEACEFS_SEED"])]
     default = often(-(-count // 2), count)

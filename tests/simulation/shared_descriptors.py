@@ -1,4 +1,4 @@
-"""Files that datanodes of the simulated world lend to readers on their hosts."""
+"""Open files that datanodes of the simulated world pass to readers on the same host."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from peacefs.runtime import effects as fx
 
 
 class SharedDescriptor(fx.File):
-    """An open file of another node's disk: it outlives its name and its datanode, but not their machine."""
+    """An open file of another process. It survives its name and its datanode, but not a machine crash."""
 
     def __init__(self, disk: SimulatedDisk, file: fx.File) -> None:
         self._disk = disk
         self._file: SimulatedFile = disk.share(file)
 
     def perform(self, effect: fx.Effect) -> Any:
-        """Do what a reader may do with it. Raises OSError."""
+        """Perform an effect that readers may perform on a shared file. Raises OSError."""
         match effect:
             case fx.ReadInto():
                 data = self._disk.read_shared(self._file, effect.offset, len(effect.target))
@@ -29,12 +29,12 @@ class SharedDescriptor(fx.File):
 
 
 def local_address(address: fx.Address) -> fx.Address:
-    """Return the address of the local socket beside this port."""
+    """Return the address of the local socket that belongs to this port."""
     host, port = address
     return host, -port
 
 
 def port_beside(address: fx.Address) -> tuple[fx.Address, bool]:
-    """Return the port's address, and whether it was the local socket's that was asked for."""
+    """Return the address of the port, and whether the given address was that of its local socket."""
     host, port = address
     return (host, abs(port)), port < 0

@@ -1,7 +1,7 @@
-"""Files that some clients replace while others open them: which contents a reader may get when.
+"""Files that some clients replace while others open them: which contents a reader may get at which time.
 
-Each name has one writer. What it has begun may be seen from then on; what was there before may be seen until the
-change that ends it was acknowledged.
+Each name has one writer. New content may be visible from the start of its request. Old content may be visible
+until the change that replaces it is acknowledged.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _WAYS = (
     "exchange",
     "new",
 )
-#: A failed request may still take effect for so long.
+#: Maximum time until a failed request takes effect.
 _DOUBT_S = startup_hold_s + 10.0
-#: The longest time between a reader's open and its reads, so that the chunks are still kept.
+#: Maximum time between a reader's open and its reads; replaced chunks are kept for longer than that.
 _OPEN_S_MAX = freed_chunks_kept_s - 3.0
 
 
 @dataclass
 class _Content:
-    """None stands for "not there"."""
+    """A content that a path may have had; None means absent."""
 
     data: bytes | None
     begun_s: float
@@ -67,7 +67,7 @@ class _Content:
 
 @dataclass
 class Histories:
-    """For each path all contents that it may have had."""
+    """All contents that each path may have had, with times."""
 
     cluster: SimulatedCluster
     contents: dict[str, list[_Content]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Histories:
                 other.ended_s = min(other.ended_s, self.cluster.world.now_s)
 
     def may_be(self, path: str, data: bytes | None, from_s: float, to_s: float) -> bool:
-        """Return whether the path may have had this content at a moment of that time."""
+        """Return whether the path may have had this content at any time within the interval."""
         return any(each.data == data and each.begun_s <= to_s and each.ended_s >= from_s for each in self.of(path))
 
     def told(self, path: str) -> str:
@@ -97,7 +97,7 @@ class Histories:
 
 
 class SharingWriter:
-    """Replaces the files of some names over and over, in every way in which that can be done."""
+    """Replaces its files over and over, in every possible way."""
 
     def __init__(self, name: str, histories: Histories, random: Random) -> None:
         self._name = name
@@ -119,7 +119,7 @@ class SharingWriter:
                 self.acknowledged += 1
             except PeacefsError:
                 self.failed += 1
-                # Nothing is known of any of them: they are written anew.
+                # Their states are unknown: write all of them anew.
                 self._known = dict.fromkeys(self._paths)
                 yield from fx.sleep(_DOUBT_S)
             yield from fx.sleep(self._random.choice((0.0, 0.0, 0.05, 1.0)))
@@ -166,7 +166,7 @@ class SharingWriter:
             self._known[path] = data
 
     def _flush(self, path: str, data: bytes) -> fx.Steps[None]:
-        """Flush a part, which is visible before the rest is written."""
+        """Flush a part of a file; it is visible before the rest is written."""
         half = len(data) // 2
         writing = yield from flusher(path, self._request(), f"{self._name} {self._asked}")
         yield from self._publish(path, data[:half], writing.flush(data[:half]))
@@ -191,14 +191,14 @@ class SharingWriter:
 
 
 class SharingReader:
-    """Opens files while they are replaced; lists names and reads what is listed at once.
+    """Opens files while they are replaced, and lists names and reads the listed files at once.
 
-    An open gives one version of a file that was there while it was opened. A name that was listed can be read
-    while one replica of it lives.
+    An open must return one version that existed while the file was opened. A listed file must be readable as long
+    as one of its replicas is on a live datanode.
     """
 
     def __init__(self, cluster: SimulatedCluster, histories: Histories, random: Random, *, waits: float) -> None:
-        """Set the chance `waits` of doing something else between an open and the read."""
+        """Create a reader; `waits` is the probability of a pause between open and read."""
         self._cluster = cluster
         self._waits = waits
         self._histories = histories
@@ -231,7 +231,7 @@ class SharingReader:
             content = yield from read_opened(opened, ask_again=self._random.random() < 0.5)
         except PeacefsError as fault:
             if generations.get(coordinator.name) != coordinator.generation or not coordinator.up:
-                # It could not be asked, or has forgotten for whom it kept replicas.
+                # The coordinator was down, or has forgotten that it kept replicas for this reader.
                 self.failed += 1
             elif opened is None and isinstance(fault, FileNotFound):
                 self._check_not_there(path, from_s)
@@ -255,7 +255,7 @@ class SharingReader:
     def _check_lost(
         self, path: str, opened: Opened | None, generations: dict[str, int], fault: PeacefsError
     ) -> None:
-        """While the coordinator is up, a read fails only for want of a replica that was there all the time."""
+        """Check that the failed read is explained by a missing replica, if the coordinator was up."""
         still_up = self._generations().items() & generations.items()
         there = [each for each in self._cluster.datanodes if (each.node.name, each.node.generation) in still_up]
         chunks = [] if opened is None else [chunk.chunk for chunk in opened.layout.chunks]

@@ -29,29 +29,29 @@ _RUNS_MAX = 4
 _GUARD_LOOK_S = 0.25
 _KILLED = 137
 _FENCED = 1
-#: The time after which a standby has its session.
+#: Time until the session of a standby is ready.
 _SESSION_S = 3.0
 
 
 @dataclass(eq=False)
 class Driver:
-    """A process that runs a query, or stands by. It is a node of its own, for it can be killed alone."""
+    """A process that runs a query or stands by. It has its own node, so that it can be killed alone."""
 
     order: RunOrder
     node: Node
     since_s: float
-    #: When its guard was last told that all is well.
+    #: Time when its guard last got a good answer.
     told_s: float
-    #: The batches that it was told are durable.
+    #: The batches whose commit was acknowledged to it.
     committed: int = 0
 
 
 class Drivers:
-    """All that live, over all agents: of a query there is one at most."""
+    """All live drivers of all agents. Each query has at most one."""
 
     def __init__(self) -> None:
         self._living: dict[str, Driver] = {}
-        #: Every run that was ever started, and how many batches it committed.
+        #: The number of committed batches of every run that was ever started.
         self.ever: dict[Key, Driver] = {}
 
     def started(self, driver: Driver) -> None:
@@ -67,7 +67,7 @@ class Drivers:
 
 
 class SimulatedAgent:
-    """An agent's node: beats, guards what it runs, and dies together with it."""
+    """An agent's node: it sends heartbeats, guards its drivers, and dies together with them."""
 
     def __init__(self, world: World, name: str, drivers: Drivers, random: Random) -> None:
         self.world = world
@@ -85,14 +85,14 @@ class SimulatedAgent:
         self.world.spawn(self.node, "guarding", self._keep_guarding())
 
     def crash(self) -> None:
-        """And all that it runs with it."""
+        """Crash the agent and all its drivers."""
         for key in list(self._running):
             self._kill(key, _KILLED)
         self._ended.clear()
         self.world.crash(self.node)
 
     def kill_one(self) -> bool:
-        """Let a driver die, if there is one."""
+        """Kill a random driver, if there is one."""
         if self._running:
             self._kill(self._random.choice(sorted(self._running)), _KILLED)
         return bool(self._ended)
@@ -162,7 +162,7 @@ class SimulatedAgent:
         self.world.spawn(driver.node, f"run {driver.order.run}", self._drive(driver))
 
     def _drive(self, driver: Driver) -> fx.Steps[None]:
-        """Batch after batch: each is a file in the checkpoint. It ends when another run has been begun."""
+        """Commit one batch after another, each as a file in the checkpoint. End when another run has begun."""
         while True:
             path = f"{driver.order.location}/{driver.order.run}-{driver.committed}"
             try:
@@ -176,5 +176,5 @@ class SimulatedAgent:
 
 
 def batch(run: str, number: int) -> bytes:
-    """Return the bytes of a batch."""
+    """Return the contents of a batch."""
     return f"{run}/{number}".encode() * 100

@@ -43,11 +43,11 @@ class SimulatedCluster:
 
     @property
     def coordinator(self) -> SimulatedCoordinator:
-        """The one that is asked."""
+        """The cluster's only coordinator."""
         return self._only
 
     def add_datanode(self, copy_rate: float = copy_bytes_per_second) -> SimulatedDatanode:
-        """Return a new one, with nothing on it; racks by turns."""
+        """Add an empty datanode. Datanodes alternate between the two racks."""
         number = len(self.coordinator.datanodes)
         name = f"dn-{number + 1}"
         datanode = SimulatedDatanode(self.world, name, f"/rack-{number % 2}", copy_rate)
@@ -55,7 +55,7 @@ class SimulatedCluster:
         return datanode
 
     def add_liar(self) -> LyingDatanode:
-        """One that knows the secret and says that it holds whatever others hold; racks by turns."""
+        """Add a lying datanode, which claims the replicas of others. Datanodes alternate between the two racks."""
         number = len(self.coordinator.liars)
         name = f"liar-{number + 1}"
         liar = LyingDatanode(self.world, name, f"/rack-{number % 2}", self._all_replicas)
@@ -63,7 +63,7 @@ class SimulatedCluster:
         return liar
 
     def add_agent(self, name: str, drivers: Drivers, random: Random) -> SimulatedAgent:
-        """One that may run every query; `drivers` knows what all of them run."""
+        """Add an agent that may run every query. `drivers` records the drivers of all agents."""
         agent = self.coordinator.agents[name] = SimulatedAgent(self.world, name, drivers, random)
         return agent
 

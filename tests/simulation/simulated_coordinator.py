@@ -1,7 +1,7 @@
-"""The coordinator in the simulated world: the `Assembly` of the service, over simulated links, SQLite in memory.
+"""The coordinator in the simulated world: the service's `Assembly` over simulated links and SQLite in memory.
 
-The log and the image outlive its crashes, and the image lags behind. Only what the service stands before it is
-missing: sockets, uvicorn, and the thread that writes the log, for which `writer_thread` stands.
+The log and the image survive its crashes; the image lags behind the log. It lacks only the service's sockets,
+uvicorn, and the thread that writes the log, which `writer_thread` simulates.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ from peacefs.protocol.new_file import NewFile
 from peacefs.runtime import effects as fx
 
 T = TypeVar("T")
-#: So that copies of small trees take several commits.
+#: Small, so that even copies of small trees take several commits.
 _COPIED_PER_COMMIT = 2
-#: A comparison finds changes without an event soon enough so; it takes as long as all that a tick decides.
+#: Often enough to find differences that no event reports. A comparison costs as much as all decisions of a tick.
 _COMPARED_EVERY_TICKS = 6
-#: As many as SQLite can have.
+#: SQLite's maximum.
 _PAGES_MAX = 4294967294
-#: Maximum pauses of the process that writes the image. Each life of a coordinator draws one.
+#: Maximum pauses of the process that writes the image. One is drawn at each start of a coordinator.
 _IMAGE_PAUSES_S = (0.005, 0.05, 0.5, 5.0, 60.0)
 
 
 class _Sleep:
-    """The awaitable of the real code's coroutines in place of asyncio's sleep."""
+    """The awaitable that replaces `asyncio.sleep` in the real code's coroutines."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -100,7 +100,7 @@ def _copy(image: apsw.Connection) -> apsw.Connection:
 
 
 class SimulatedCoordinator:
-    """The coordinator's node. `image` and `log` are on its disk; everything else is lost in a crash."""
+    """The coordinator's node. `image` and `log` are on its disk; a crash loses everything else."""
 
     metadata: MetadataInMemory
 
@@ -146,7 +146,7 @@ class SimulatedCoordinator:
         refuse = self.leadership.refuse_to_commit
         self.commits = SimulatedCommits(self.metadata, self.log, writer, self.fail, refuse)
         self.log.appended = self.appended
-        # Bound to the cluster of this start: what still comes for an earlier one concerns that one alone.
+        # Bound to the cluster of this start, so that late messages for an earlier start cannot change this one.
         self._replicas = ReplicaWatch(lambda: parts.core.cluster)
         self._drops = DropWatch(self.liars)
         self._links: dict[str, SimulatedLink] = {}
@@ -187,7 +187,7 @@ class SimulatedCoordinator:
         return MetadataInMemory(self.image, self.log, keeper=keeper)
 
     def reaches_journal(self) -> bool:
-        """Return whether entries can be written: there is no journal here."""
+        """Return True: this coordinator has no journal."""
         return True
 
     def appended(self) -> None:
@@ -203,7 +203,7 @@ class SimulatedCoordinator:
             try:
                 commits.tend()
             except MetadataFault:
-                # The write of an entry has failed, and the process ended with this look at it.
+                # This step found that an entry could not be written, which ends the process.
                 assert not self.node.up
                 return
             writer.later(random.uniform(0.0, pause_s_max), step)
@@ -211,7 +211,7 @@ class SimulatedCoordinator:
         step()
 
     def tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
-        """Return what begins with the coordinator."""
+        """Return the tasks that start together with the coordinator."""
         return self.parts.background.all()
 
     def run(self, tasks: Iterable[tuple[str, Coroutine[Any, Any, None]]]) -> None:
@@ -220,7 +220,7 @@ class SimulatedCoordinator:
             self.world.spawn(self.node, name, task, is_vital=True)
 
     def fail(self, fault: BaseException) -> NoReturn:
-        """Return the metadata can no longer be written."""
+        """Fail the test: SQLite in memory never fails."""
         raise AssertionError(f"SQLite in memory failed: {fault}")
 
     @property
@@ -243,7 +243,7 @@ class SimulatedCoordinator:
         self.world.crash(self.node)
 
     def fill_disk(self) -> None:
-        """Leave no room for another entry of the log or another page of the image."""
+        """Leave no space for another entry of the log or another page of the image."""
         self.log.fails = LogFull("the disk is full")
         self.image.execute("PRAGMA max_page_count = 1")
 
@@ -256,7 +256,7 @@ class SimulatedCoordinator:
         return _copy(self.metadata.imaged())
 
     def restore(self, backup: apsw.Connection) -> None:
-        """Restore a copy as `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
+        """Restore a backup as `peacefs metadata restore` does after a loss. Call `start` afterwards."""
         self.put_back(backup)
         restored = MetadataInMemory(self.image, self.log)
         restored.hold_gc_floor()
@@ -264,18 +264,18 @@ class SimulatedCoordinator:
         restored.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
 
     def put_back(self, backup: apsw.Connection) -> None:
-        """Replace log and image by a copy, as a careless operator does. Call `start` afterwards."""
+        """Replace log and image by a copy, without the steps of a restore. Call `start` afterwards."""
         self.image = _copy(backup)
         self.log = DurableLog(self.image)
 
     def _keep_comparing(self) -> fx.Steps[None]:
-        """Hold the lists of replicas against what the table of their states says."""
+        """Compare the coordinator's replica lists with its table of their states, again and again."""
         while True:
             self._replicas.compare()
             yield from fx.sleep(often(_COMPARED_EVERY_TICKS, 1) * tick_interval_s)
 
     async def answer(self, caller: str, message: Message) -> Message:
-        """Answer a message as the service does, when all that the answer depends on is durable."""
+        """Answer a message as the service does: after everything that the answer depends on is durable."""
         try:
             if isinstance(message, OnLink):
                 return await self._on_link(caller, message)

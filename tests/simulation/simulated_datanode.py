@@ -1,4 +1,4 @@
-"""A datanode in the simulated world: the real store, pipeline and obedience to orders, over simulated disks."""
+"""A datanode in the simulated world: the real store, pipeline and execution of orders, over simulated disks."""
 
 from __future__ import annotations
 
@@ -55,17 +55,18 @@ from peacefs.protocol.messages import (
 )
 from peacefs.runtime import effects as fx
 
-#: Those of every datanode.
+#: The disks of every datanode.
 DISKS = ("/disk-1", "/disk-2")
 ROOM_BYTES = 1 << 40
-#: A datanode looks more often whether its disks are to be balanced: that would be a seventh of all that happens.
+#: A real datanode checks more often whether its disks need balancing. Here those checks would be a seventh of all
+#: events.
 _DISK_BALANCE_LOOKS = 4
 _SCRUB_PERIOD_S = 60.0
 _SCRUB_BYTES_PER_SECOND = 1 << 20
 
 
 class SimulatedDatanode:
-    """A datanode's node and what runs on it."""
+    """A datanode's node and everything that runs on it."""
 
     def __init__(
         self,
@@ -79,11 +80,11 @@ class SimulatedDatanode:
         self.world = world
         self._coordinators = coordinators
         self._obedience_class = obedience
-        #: The highest epoch that a leader has told it, kept by the world to judge what it obeys.
+        #: The highest epoch that a leader has announced to it. The world checks its obedience against this.
         self.epoch_told = 0
-        #: Called when it has dropped what it was ordered to.
+        #: Called when it has dropped the replicas of an order.
         self.dropped: Callable[[DeleteChunks], None] = lambda order: None
-        #: The time that an order waits in its queue.
+        #: Returns how long an order waits in its queue.
         self.queue_s: Callable[[Message], float] = lambda order: 0.0
         self.node = world.add_node(name)
         self.rack = rack
@@ -91,10 +92,10 @@ class SimulatedDatanode:
         self.address = (f"{name}.simulated", 9866)
         self.store: WatchedDisks
         self.capacity_bytes = ROOM_BYTES
-        #: On its disk: what identity.json remembers.
+        #: On its disk: the contents of identity.json.
         self.epoch_seen = 0
         self.commit_seen = 0
-        #: On its disk, too.
+        #: Also on its disk.
         self._credential = Credential.make()
         self.start()
 
@@ -165,7 +166,7 @@ class SimulatedDatanode:
         disk = self.node.disk
         return ROOM_BYTES if disk.capacity_bytes == sys.maxsize else disk.available_bytes()
 
-    # A failure in the following is tried again, as by the real datanode's threads.
+    # Work that fails is repeated, as by the real datanode's threads.
 
     def _keep_compacting(self) -> fx.Steps[None]:
         while True:
@@ -198,17 +199,17 @@ class SimulatedDatanode:
         self.world.crash(self.node)
 
     def wipe(self) -> None:
-        """While it is off: its disks are replaced by new ones."""
+        """Replace the disks by new ones. The datanode must be down."""
         assert not self.node.up
         self.node.disk = SimulatedDisk(Random(self.world.random.random()))
         self.epoch_seen = self.commit_seen = self.epoch_told = 0
 
     def end_for(self, coordinator: str) -> DatanodeEnd:
-        """Return this datanode as the link of a coordinator sees it."""
+        """Return the end of the link between this datanode and a coordinator."""
         return DatanodeEnd(self, coordinator)
 
     def hear(self, coordinator: str, epoch: int, clock_s: float, *, leads: bool) -> bool:
-        """Handle a coordinator's news. Return whether it is the one to obey, as `CoordinatorLink` does."""
+        """Process a coordinator's announcement. Return whether to obey it, as `CoordinatorLink` does."""
         self.epoch_told = max(self.epoch_told, epoch if leads else 0)
         if not self.obedience.heard(coordinator, epoch, leads=leads):
             return False
@@ -218,8 +219,10 @@ class SimulatedDatanode:
         return True
 
     def order(self, order: Message, answered: Callable[[Message], None], coordinator: str = COORDINATOR) -> None:
-        """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any. Then the
-        connection is found broken, in time.
+        """Carry an order to the real `Orders`.
+
+        The order is lost if the node is down, and sometimes otherwise. The coordinator learns after a timeout that
+        the connection broke.
         """
         world, network = self.world, self.world.network
         lost = Failure(PeerUnreachable.__name__, f"the connection to {self.node.name} broke")
@@ -262,7 +265,7 @@ class SimulatedDatanode:
         world.when_done(task, done)
 
     def _wait_for_its_turn(self, order: Message) -> fx.Steps[Message]:
-        """Orders wait in a queue of a datanode that has much to do, and several are under way at a time."""
+        """Execute an order after its time in the queue. Several orders run at the same time."""
         yield from fx.sleep(self.queue_s(order))
         if isinstance(order, FlushUploads):
             return (yield from self.gateway.flush(order))
@@ -279,7 +282,7 @@ class SimulatedDatanode:
             yield from fx.call(self.streams.find(question, self.world.now_s), Done, timeout_s=CALL_TIMEOUT_S)
 
     def registration(self, link: str) -> Register:
-        """Return how it introduces itself over a link."""
+        """Return the registration for a link."""
         return Register(
             self.node.name,
             *self.address,
@@ -295,7 +298,7 @@ class SimulatedDatanode:
         )
 
     def heartbeat(self, changes: ReplicaChanges, streams: list[StreamUnderWay] | None) -> Heartbeat:
-        """Return what it says once a second over a link."""
+        """Return the heartbeat that is sent once a second over a link."""
         samples = self._samples.lately(self.world.now_s)
         return Heartbeat(
             self.usage(), *changes.take(), samples, self.store.reports(), self.obedience.settled, streams
@@ -303,7 +306,7 @@ class SimulatedDatanode:
 
 
 class DatanodeEnd:
-    """A datanode at the other end of a coordinator's link."""
+    """A coordinator's view of a datanode at the end of a link."""
 
     def __init__(self, datanode: SimulatedDatanode, coordinator: str) -> None:
         self.node = datanode.node
@@ -315,13 +318,13 @@ class DatanodeEnd:
 
 
 class SimulatedCoordinatorLink:
-    """A datanode's link to one coordinator: does as `CoordinatorLink`, without its threads."""
+    """A datanode's link to one coordinator. It works as `CoordinatorLink` does, but without threads."""
 
     def __init__(self, datanode: SimulatedDatanode, coordinator: str, changes: ReplicaChanges) -> None:
         self.coordinator = coordinator
         self._datanode = datanode
         self._changes = changes
-        #: The epoch in which this coordinator has been told which streams begin here.
+        #: The epoch for which this coordinator has received the list of pipelines that this datanode heads.
         self._streams_told = 0
 
     def keep(self) -> fx.Steps[None]:

@@ -1,4 +1,4 @@
-"""A gateway in the simulated world: the real times of showing and the real flusher, one participant an upload."""
+"""A gateway in the simulated world: the real flush times and the real flusher, with one task per upload."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOK_S = 0.02
 
 
 class SimulatedUpload:
-    """One body: `feed` and `end` are its client's."""
+    """The body of an upload. Its client calls `feed` and `end`."""
 
     def __init__(self, world: World, token: str, name: str, *, replaces: bool = False) -> None:
         self._world = world
@@ -38,14 +38,14 @@ class SimulatedUpload:
         self._has_ended = True
 
     def show(self) -> fx.Steps[bool]:
-        """For who looks for the file."""
+        """Request that the file become visible, for somebody who looks for it."""
         ticket = fx.Ticket()
         self._asked.append(ticket)
         yield from fx.wait(ticket, timeout_s=60.0)
         return self.flusher.has_lease or self.is_done
 
     def carry(self) -> fx.Steps[None]:
-        """Until the file is published."""
+        """Write the body until the file is published."""
         try:
             while not self._has_ended:
                 yield from self._look()
@@ -91,13 +91,13 @@ class SimulatedUpload:
 
 
 class SimulatedGateway:
-    """The uploads through one datanode, by the ids of their requests and by their holders."""
+    """The uploads through one datanode, by their request ids and by their lease holders."""
 
     def __init__(self) -> None:
         self.uploads: dict[str, SimulatedUpload] = {}
 
     def flush(self, wanted: FlushUploads) -> fx.Steps[UploadsFlushed]:
-        """Yield the answer to the coordinator."""
+        """Flush the uploads of an order; return the answer for the coordinator."""
         missing = []
         waited_s = 0.0
         for name in wanted.uploads:

@@ -1,4 +1,4 @@
-"""The coordinator's ends of its connections from simulated datanodes, and what leaves through them."""
+"""The coordinator's ends of its connections from simulated datanodes, and the messages that leave over them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from peacefs.runtime import effects as fx
 
 
 class Obeying(Protocol):
-    """A simulated service that obeys the coordinator."""
+    """A simulated node that obeys the coordinator."""
 
     def order(self, order: Message, answered: Callable[[Message], None]) -> None: ...
 
 
 class SimulatedLink:
-    """One connection, as the service's `NodeLink` is. `key` names it, and stands for its handshake."""
+    """A connection, as the service's `NodeLink`. `key` identifies it, and replaces the handshake's key."""
 
     def __init__(self, world: World, name: NodeId, key: str, role: str, peer: Obeying) -> None:
         self.name = name
@@ -40,11 +40,11 @@ class SimulatedLink:
         self._heard_s = world.now_s
         self._tags = itertools.count(1)
         self._replies: dict[int, Message] = {}
-        #: Fired by the reply to a call that waits for it.
+        #: Fired by the reply to a call.
         self._awaited: dict[int, fx.Ticket] = {}
         self._last_word: Message | None = None
 
-    # -- what the coordinator does with it -----------------------------------------------------------
+    # -- calls of the coordinator --------------------------------------------------------------------
 
     def write(self, message: Message, tag: int = 0) -> None:
         if self.is_closing():
@@ -54,7 +54,7 @@ class SimulatedLink:
             if (ticket := self._awaited.pop(tag, None)) is not None:
                 ticket.fire()
         elif isinstance(message, ReportAgain):
-            # The datanode hangs up when that comes, and registers anew.
+            # The datanode hangs up when this arrives, and registers again.
             self._end(message)
         else:
             self._peer.order(message, lambda _reply: None)
@@ -89,10 +89,10 @@ class SimulatedLink:
         for ticket in waiting.values():
             ticket.fire()
 
-    # -- what its datanode does with it --------------------------------------------------------------
+    # -- calls of the datanode -----------------------------------------------------------------------
 
     async def carry(self, take_in: Callable[[SimulatedLink, Message, int], None], message: Message) -> Message:
-        """Return the reply to a message, or the last word of a link that is closed."""
+        """Return the reply to a message, or the final error of a closed link."""
         tag = next(self._tags)
         if not self.is_closing():
             self.heard()
@@ -109,7 +109,7 @@ class SimulatedLink:
 
 
 class _Wait:
-    """Awaited by a coroutine until a ticket is fired."""
+    """An awaitable that waits for a ticket."""
 
     def __init__(self, ticket: fx.Ticket, patience_s: float) -> None:
         self._ticket = ticket
@@ -120,12 +120,12 @@ class _Wait:
 
 
 async def wait(ticket: fx.Ticket, patience_s: float) -> None:
-    """Wait until the ticket is fired, or the patience is over."""
+    """Wait until the ticket is fired, at most `patience_s`."""
     await _Wait(ticket, patience_s)
 
 
 class SimulatedLinks(DatanodeLinks):
-    """The real ones; what leaves is looked at, and grants find their writers, who are no datanodes here."""
+    """The real links, except that outgoing orders are checked first and grants are pushed to simulated writers."""
 
     def __init__(self, world: World, drops: DropWatch, cluster: Callable[[], Cluster], log: DurableLog) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class SimulatedLinks(DatanodeLinks):
         super().send(node, message)
 
     def _push(self, message: Granted | GrantRefused) -> None:
-        """To a client; it may be lost, or come twice."""
+        """Push a grant to a client. It may be lost or duplicated."""
         for _ in range(self._world.random.choice((1, 1, 1, 2))):
             if not self._world.loses():
                 self._world.later(self._world.transit_s(), lambda: GRANT_CLIENT.deliver(message))

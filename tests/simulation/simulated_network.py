@@ -1,4 +1,4 @@
-"""The simulated network: the faults that may befall messages, and connections over which real frames go."""
+"""The simulated network: its faults, and connections that carry real frames."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class StreamMessage(Message, frozen=True):
-    """Base of what is said on a connection of its own, where nothing comes twice."""
+    """A message on a dedicated connection, which never duplicates messages."""
 
 
 class SimulatedConnection(fx.Connection):
-    """One end of a connection. What it sends goes through real frames, byte for byte."""
+    """One end of a connection. It encodes everything it sends as real frames, byte for byte."""
 
     def __init__(self, node: Node, peer: str) -> None:
         self.node = node
@@ -33,19 +33,19 @@ class SimulatedConnection(fx.Connection):
         self.inbox: deque[Frame] = deque()
         self.reader = FrameReader()
         self.sealer: Sealer | None = None
-        #: The task that waits for a message, and in which of its turns: it may have given up since.
+        #: The task that waits for a message, and its turn at that time. A task that gave up has a later turn.
         self.receiver: tuple[Task, int] | None = None
         self.reads_descriptor = False
-        #: So much of a payload the receiver takes with its head, and what it has not taken of it yet.
+        #: How much of a payload the receiver reads together with the head. `rest` is what it has not read yet.
         self.payload_max: int | None = None
-        #: Returns whether a receiver of several frames takes another one after this one.
+        #: Returns whether a receiver of several frames expects another frame after the given one.
         self.more_after: Callable[[Frame], bool] | None = None
         self.rest = b""
         self.broken = False
-        #: A lost message of a byte stream: nothing arrives any more, and nobody is told.
+        #: A message of the byte stream was lost: nothing more arrives, and neither end is told.
         self.stalled = False
         self.arrives_at_s = 0.0
-        #: Between processes of one host: files come along, each with the message that says so.
+        #: Both ends are on the same host, so open files can be passed along with messages.
         self.is_local = False
         self.descriptors: deque[SharedDescriptor] = deque()
 
@@ -58,12 +58,12 @@ class SimulatedConnection(fx.Connection):
         return head + payload if self.sealer is None else b"".join(self.sealer.seal(head, payload))
 
     def wire_of(self, frames: Sequence[Frame]) -> bytes:
-        """Return the bytes of several frames that are sent together, under one seal."""
+        """Return the bytes of several frames that are sent together, sealed as one."""
         sent = b"".join(encode(each.message, len(each.payload), each.tag) + each.payload for each in frames)
         return sent if self.sealer is None else b"".join(self.sealer.seal(sent))
 
     def begin(self, frame: Frame) -> Frame:
-        """Return how much of an arrived frame the receiver takes first."""
+        """Return the part of an arrived frame that the receiver reads first."""
         assert not self.rest, "the payload before has not been received to its end"
         if self.payload_max is None:
             return frame
@@ -78,10 +78,10 @@ class SimulatedConnection(fx.Connection):
 
 @dataclass
 class Network:
-    """The faults that may befall a message, each with a chance of its own.
+    """The probabilities of the faults of messages.
 
-    A message of a byte stream cannot come twice, nor overtake another: to be lost is to stall its connection, and
-    one that is late holds up those behind it. To be cut is to arrive in part; then the connection breaks.
+    Messages of a byte stream are never duplicated or reordered. If one is lost, its connection stalls; if one is
+    late, later ones wait behind it. If one is cut, a part of it arrives and the connection breaks.
     """
 
     lose: float = 0.0
@@ -89,18 +89,18 @@ class Network:
     delay: float = 0.0
     delay_s_max: float = 0.0
     cut: float = 0.0
-    #: The chance that a connecting node is on the host of the other end.
+    #: The probability that a connecting node is on the host of the other end.
     one_host: float = 0.0
-    #: Pairs of nodes between which nothing arrives any more, and neither is told.
+    #: Pairs of nodes that cannot reach each other; neither is told.
     separated: set[frozenset[str]] = field(default_factory=set)
-    #: Pairs of sender and receiver of control calls: those of the one do not arrive, the other's do.
+    #: (sender, receiver) pairs whose control calls do not arrive. The opposite direction works.
     one_way: set[tuple[str, str]] = field(default_factory=set)
 
     def separates(self, one: Node, other: Node) -> bool:
         return frozenset((one.name, other.name)) in self.separated
 
     def carries(self, sender: str, receiver: str) -> bool:
-        """Return whether control calls of the one arrive at the other."""
+        """Return whether control calls from the first node reach the second."""
         return frozenset((sender, receiver)) not in self.separated and (sender, receiver) not in self.one_way
 
 

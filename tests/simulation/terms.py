@@ -1,4 +1,4 @@
-"""The terms that all parts of the simulated cluster agree on."""
+"""Constants that all parts of the simulated cluster share."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ SIGNER = Signer(b"the secret of the simulated cluster")
 CHUNK_BYTES = 1 << 19
 HOP_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 5.0
-#: The client at which grants for all clients arrive.
+#: The client that receives the grants for all clients.
 GRANT_CLIENT = GrantClient("simulated", pushed=True)
-#: The beginning of the names of clients to which nothing can be pushed: they ask over HTTP, and are held.
+#: The prefix of clients that grants cannot be pushed to. They ask over HTTP, and their requests are held.
 HTTP_CLIENT = "client-http"
-#: So often a story looks at all disks, which takes longer than what happens meanwhile.
+#: How often a story checks all disks. A check takes longer than the simulated events in between.
 LOOK_S = 0.1

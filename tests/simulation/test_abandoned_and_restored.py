@@ -1,8 +1,8 @@
-"""Abandoned chunks, when the coordinator that was told of them is followed by one from an older backup.
+"""Abandoned chunks, when the coordinator is replaced by one from an older backup.
 
-That one has forgotten what was given up as it has forgotten what was published, and hands no chunk out twice: so
-it believes nobody who gives up what another coordinator gave him, and drops nothing of it before the floor is
-released.
+The restored coordinator has forgotten which chunks were abandoned and which were published. It never assigns a
+chunk id twice. So it ignores a writer that abandons a chunk from an earlier coordinator, and drops nothing from
+that time until the floor is released.
 """
 
 from __future__ import annotations
@@ -96,9 +96,7 @@ def test_a_file_that_was_completed_without_what_its_writer_gave_up(seed: int, si
 @SIZES
 @pytest.mark.evidence("older-backup")
 def test_a_writer_that_a_newer_lease_had_fenced_off(seed: int, size: int, taken_before: bool) -> None:
-    """Everything that it had been told, and all that it abandoned then, has not happened; what it completes now is
-    whole.
-    """
+    """The restored coordinator forgets all earlier answers and abandoned chunks; a file completed now is whole."""
     print(f"seed {seed}")
     cluster, random = cluster_with_short_lived_tokens(seed), Random(seed)
     client = cluster.client("client-1")
@@ -138,7 +136,7 @@ def test_a_writer_that_a_newer_lease_had_fenced_off(seed: int, size: int, taken_
 @SIZES
 @pytest.mark.evidence("older-backup")
 def test_abandoned_chunk_that_the_coordinator_before_had_published(seed: int, size: int) -> None:
-    """His lease is in the backup, what he completed with it is not; and now he wants another chunk."""
+    """The backup has the writer's lease but not its published chunks; now the writer abandons them."""
     print(f"seed {seed}")
     cluster, random = cluster_with_short_lived_tokens(seed), Random(seed)
     client = cluster.client("client-1")

@@ -1,4 +1,4 @@
-"""Remains of a broken pipeline or a refused file go at once, by the writer's word; published chunks stay."""
+"""Remains of a broken pipeline or a refused file go as soon as the writer abandons them; published chunks stay."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from peacefs.runtime import effects as fx
 
 
 class HeadBreaker:
-    """Ends the first datanode of a pipeline when those behind it have stored the chunk, before it can say so."""
+    """Crashes the head of a pipeline after the others have stored the chunk, before the head can report that."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ class HeadBreaker:
 
 
 def unknown_replicas(cluster: SimulatedCluster) -> list[tuple[str, int]]:
-    """On any disk, of chunks that no file has."""
+    """Return the replicas on all disks whose chunk belongs to no file."""
     known = {record.chunk for record in cluster.coordinator.metadata.reader().chunks(0, 1_000_000)}
     return [
         (datanode.node.name, replica.chunk)
@@ -157,7 +157,7 @@ def test_chunks_for_the_end_of_a_file_deleted_meanwhile_are_gone_soon(size: int)
 
     with pytest.raises((FileNotFound, LeaseExpired)):
         run(cluster, client, work())
-    # The file's earlier chunks stay for its readers a little longer.
+    # The file's earlier chunks stay a little longer for its readers.
     assert nothing_is_left(cluster, freed_chunks_kept_s + 5.0), unknown_replicas(cluster)
 
 

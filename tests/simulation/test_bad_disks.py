@@ -23,7 +23,7 @@ def test_a_disk_that_fails_between_the_receipt_and_the_completion_is_not_believe
     victims: list[SimulatedDatanode] = []
 
     async def fail_first(caller, message):  # type: ignore[no-untyped-def]
-        """All receipts are given; before the file is completed a disk fails, and that is told."""
+        """Break a disk after all receipts were given and before the file is completed. Report the broken disk."""
         if isinstance(message, CompleteFile) and not victims:
             victim = next(each for each in cluster.datanodes if each.store.find(message.chunks[0].chunk))
             victims.append(victim)
@@ -73,7 +73,7 @@ def test_a_read_only_disk_is_read_on_and_the_cluster_goes_on() -> None:
         cluster.world.run_task(cluster.start(client, "delete", delete(path)), limit_s=60.0)
         del contents[path]
     assert cluster.world.run(cluster.fully_replicated, limit_s=60.0)
-    # It comes back with what could not be removed, which nobody wants any more.
+    # The datanode restarts with replicas that it could not delete, which nobody needs any more.
     victim.crash()
     victim.start()
     cluster.until_ready()

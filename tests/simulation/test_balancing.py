@@ -1,4 +1,4 @@
-"""The whole cluster is balanced under a seed, with real copies and deletions, and with crashes in between."""
+"""Balancing of the whole cluster under a seed, with real copies and deletions, and with crashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _THRESHOLD = 0.02
 
 
 def grown_cluster(seed: int, lose: float = 0.0) -> tuple[SimulatedCluster, Model]:
-    """Four datanodes with files on them, and two that came later."""
+    """Return four datanodes with files, and two datanodes that joined later."""
     cluster = SimulatedCluster(seed, lose=lose)
     cluster.until_ready()
     client, model = cluster.client("client"), Model()
@@ -48,7 +48,7 @@ def grown_cluster(seed: int, lose: float = 0.0) -> tuple[SimulatedCluster, Model
 
 
 def balance(cluster: SimulatedCluster, bytes_per_second: float = 100.0 * MIB) -> fx.Steps[BalancePhase]:
-    """Balance as `peacefs balance` does; begin anew when the coordinator has forgotten the run."""
+    """Run the balancer as `peacefs balance` does; start again if the coordinator has forgotten the run."""
     runs = 0
     while True:
         core, now_s = cluster.coordinator.cluster, cluster.world.now_s

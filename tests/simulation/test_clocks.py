@@ -1,4 +1,4 @@
-"""Clocks on the wall jump forward and back; what is measured with clocks that do not jump stays right."""
+"""Wall clocks jump forward and back; measurements that use monotonic clocks stay right."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def replicas(cluster: SimulatedCluster) -> int:
 @pytest.mark.parametrize("ahead_s", [-1000 * _HOUR_S, -1.0, 2 * _HOUR_S, 1000 * _HOUR_S])
 @pytest.mark.evidence("clocks-jump")
 def test_a_datanode_whose_clock_is_wrong_takes_and_gives_as_any(ahead_s: float) -> None:
-    """Tokens are judged by the coordinator's clock, which every heartbeat brings."""
+    """Tokens are checked against the coordinator's clock, which every heartbeat carries."""
     cluster = SimulatedCluster(seed=1, datanodes=3)
     cluster.until_ready()
     client = cluster.client("client")
@@ -58,7 +58,7 @@ def test_when_the_coordinators_clock_jumps_everybody_follows_and_nobody_is_taken
 @pytest.mark.parametrize("extends", [False, True], ids=["a new file", "a file that is extended"])
 @pytest.mark.evidence("clocks-jump")
 def test_slow_writer_loses_nothing_while_the_clock_of_the_coordinator_is_set_back(extends: bool) -> None:
-    """Nothing that is written for no file yet is deleted by a clock on the wall."""
+    """No wall clock decides when chunks without a file are deleted."""
     cluster = SimulatedCluster(seed=3)
     cluster.until_ready()
     client = cluster.client("client")

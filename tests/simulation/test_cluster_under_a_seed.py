@@ -1,9 +1,8 @@
 """The whole cluster in one thread under a seed, against a model that remembers what was acknowledged.
 
-Clients write, extend, truncate, rename, delete and read while nodes crash in the middle of what they do and
-messages are lost. Whatever was acknowledged must be read back, byte for byte; what failed may have happened or
-not, but not by half.
-A failing seed replays exactly: PEACEFS_SEED=n; PEACEFS_SEEDS=n plays more of them.
+Clients write, extend, truncate, rename, delete and read while nodes crash at any point and messages are lost.
+Acknowledged data must be read back byte for byte. A failed change may have happened completely or not at all. A
+failing seed replays exactly: PEACEFS_SEED=n. PEACEFS_SEEDS=n plays more seeds.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _SMALL_SIZES = (1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES)
 
 @dataclass
 class Model:
-    """For each path, the contents that it may have; None stands for "not there"."""
+    """For each path, the contents that it may have; None means absent."""
 
     possible: dict[str, set[bytes | None]] = field(default_factory=dict)
     acknowledged: int = 0
@@ -65,7 +64,7 @@ class Model:
 
 
 def busy_client(name: str, model: Model, random: Random, operations: int) -> fx.Steps[None]:
-    """Do one thing after the other to files that nobody else touches."""
+    """Change files that no other client touches, one operation after another."""
     small = small_writes(name)
     for number in range(operations):
         path = f"/{name}/{random.randrange(3)}"
@@ -139,7 +138,7 @@ def _move(source: str, target: str, model: Model) -> fx.Steps[None]:
 
 
 def check(path: str, model: Model) -> fx.Steps[None]:
-    """Read a file and compare; afterwards there is no doubt about it."""
+    """Read a file and compare it. Its content is certain afterwards."""
     try:
         content: bytes | None = yield from read(path)
     except FileNotFound:
@@ -198,7 +197,7 @@ def test_acknowledged_writes_survive_crashes_and_lost_messages(seed: int) -> Non
 
 
 def appender(path: str, name: str, acknowledged: list[bytes], tried: list[bytes]) -> fx.Steps[None]:
-    """Append records to a file that others extend, too. Do not retry a failed append."""
+    """Append records to a file that others extend, too. Failed appends are not repeated."""
     for number in range(12):
         record = f"<{name}-{number}>".encode() * 3000
         tried.append(record)
@@ -216,7 +215,7 @@ def appender(path: str, name: str, acknowledged: list[bytes], tried: list[bytes]
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_records_of_many_appenders_are_there_once_and_whole_in_some_order(seed: int) -> None:
-    """Coordinator and datanodes crash meanwhile: leases are lost, broken, and taken again."""
+    """The coordinator and datanodes crash meanwhile: leases are lost, broken, and taken again."""
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed)
     cluster.until_ready()
@@ -322,7 +321,7 @@ def test_repair_keeps_to_the_rate_of_each_datanode_and_comes_to_its_end() -> Non
         assert cluster.coordinator.cluster.repair.repaired_total == lost
         return cluster.world.now_s - began_s, lost * CHUNK_BYTES
 
-    # So slow that a packet takes longer than a hop would wait in silence.
+    # So slow that a packet takes longer than the silence after which a hop gives up.
     copy_rate = CHUNK_BYTES / 6
     slow_s, lost_bytes = seconds_of_repair(copy_rate)
     at_least_s = (lost_bytes / 3 - copy_burst_bytes) / copy_rate
@@ -422,7 +421,7 @@ def test_a_datanode_is_drained_while_clients_write_and_can_leave_for_good() -> N
     coordinator, victim = cluster.coordinator, cluster.datanodes[0]
     decision = coordinator.files.administration.decide(victim.node.name, Mode.DECOMMISSION)
     cluster.world.run_task(cluster.world.spawn(coordinator.node, "decommission", decision), limit_s=10.0)
-    # It stands although the coordinator has forgotten everything that is not on its disk.
+    # The change stands although the coordinator has lost everything that was not on its disk.
     coordinator.crash()
     coordinator.start()
 

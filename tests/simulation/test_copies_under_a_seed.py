@@ -1,6 +1,6 @@
-"""A tree is copied while another client changes it, one change after the other, and everything goes wrong.
+"""A tree is copied while another client changes it, one change after another, under all kinds of faults.
 
-A copy takes many commits. It shows the tree as it was between two of the other's changes, or is not there at all.
+A copy takes many commits. It must show the tree as it was between two of the other client's changes, or not exist.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ State = frozenset[str]
 
 @dataclass
 class Juggler:
-    """Makes, moves and deletes names. Knows all states that there have been."""
+    """Makes, moves and deletes names, and knows all states that the tree may have had."""
 
     random: Random
     states: list[State] = field(default_factory=lambda: [frozenset()])
@@ -84,22 +84,22 @@ def _deleted(path: str, asked: str) -> fx.Steps[None]:
 
 @dataclass
 class Copier:
-    """Copies the tree again and again, and looks at each copy."""
+    """Copies the tree again and again, and checks each copy."""
 
     juggler: Juggler
     whole: int = 0
     absent: int = 0
-    #: The number of copies during which the tree was changed.
+    #: The number of copies during which the tree changed.
     crossed: int = 0
 
     def work(self) -> fx.Steps[None]:
         for number in range(_COPIES):
             path = f"/copies/{number}"
-            # A crash holds up both: the other is to be at work again.
+            # A crash delays both clients: wait until the other one works again.
             before = len(self.juggler.states)
             while len(self.juggler.states) < before + 3:
                 yield from fx.sleep(0.01)
-            # An unanswered request may have been carried out, or not.
+            # A request without an answer may have been carried out.
             first = max(0, len(self.juggler.states) - 2)
             certain = True
             try:
@@ -150,7 +150,7 @@ def test_a_copy_is_whole_and_of_one_moment_or_not_there(seed: int) -> None:
     copier = Copier(juggler)
     task = cluster.start(juggling, "juggle", juggler.work())
     world.run(lambda: len(juggler.states) > 10, limit_s=60.0)
-    # Long delays would be all that happens: both are to be at work most of the time.
+    # Not too hostile: with long delays, both clients would mostly wait.
     world.network = Network(lose=0.001, duplicate=0.03, delay=0.05, delay_s_max=0.1)
     saboteur = Saboteur(cluster, random, effects_between=600)
     world.run_task(cluster.start(copying, "copy", copier.work()), limit_s=20_000.0)

@@ -1,7 +1,6 @@
-"""Remains of dead writers are gone in minutes, whatever crashes; chunks of living ones stay, however slow they
-are.
+"""Remains of dead writers are deleted within minutes despite crashes; chunks of slow live writers stay.
 
-Who was silent for too long and comes back is refused: no file is made of what may have been deleted.
+A writer that was silent for too long and then returns is refused: no file may refer to chunks that may be deleted.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from peacefs.protocol.errors import AccessDenied, ChunkUnavailable, FileNotFound
 from peacefs.protocol.messages import Completed, CompleteFile
 from peacefs.runtime import effects as fx
 
-#: Half of what it is by default, of which writers say twice that they hold their chunks.
+#: Half the default time that chunks without a file are kept. Writers renew their chunks twice within that time.
 KEPT_S = 60.0
-#: In quiet: a mark, the time without a word, another mark, and some ticks.
+#: Time until remains are gone in a quiet cluster: a mark, the silence, another mark, and some ticks.
 GONE_S = KEPT_S + 2 * gc_floor_mark_interval_s + 20.0
 _TURNS = often(9, 24)
 SIZES = pytest.mark.parametrize("size", [5000, 300 * 1024, 2 * CHUNK_BYTES + 5], ids=["small", "large", "granted"])
 
 
 def cluster_of(seed: int) -> SimulatedCluster:
-    """Return one that keeps what nobody speaks of for `KEPT_S`."""
+    """Return a cluster that keeps chunks that no writer renews for `KEPT_S`."""
     cluster = SimulatedCluster(seed)
     cluster.coordinator.tokens_live_s = KEPT_S
     crash_and_start(cluster)
@@ -43,7 +42,7 @@ def cluster_of(seed: int) -> SimulatedCluster:
 
 
 def write_and_pause(path: str, data: bytes) -> fx.Steps[tuple[str, Written]]:
-    """All but the completion, by a writer that is suspended then."""
+    """Write a file's data without completing the file, like a writer that is suspended."""
     created = yield from fx.call(Create(path, path), Created, timeout_s=CALL_TIMEOUT_S)
     written = yield from write_chunks(
         created.token,
@@ -86,7 +85,7 @@ def test_dead_writers_garbage_is_gone_in_minutes_although_coordinators_die_all_t
         cluster.world.crash(doomed)
         if task.done and task.error is None:
             kept[f"/file-{turn}"] = data
-        # Each lives for half a minute at most: none sees a writer's silence from its beginning to its end.
+        # Each coordinator lives for at most half a minute: none observes the whole silence of a writer.
         crash_and_start(cluster)
         let_pass(cluster, random.uniform(2.0, 10.0))
         most_left = max(most_left, len(unknown_replicas(cluster)))
@@ -204,7 +203,7 @@ def test_restored_coordinator_publishes_what_datanodes_still_have(size: int) -> 
 
 
 def test_chunk_that_was_placed_long_ago_is_not_begun_but_another_is_asked_for() -> None:
-    """A client that opens a file and writes its first byte much later."""
+    """A client opens a file, and writes its first byte much later."""
     cluster = cluster_of(1)
     client = cluster.client("late")
     cluster.until_ready()

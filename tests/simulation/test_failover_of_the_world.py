@@ -1,6 +1,6 @@
-"""Several coordinators with datanodes and clients, under a seed: nothing acknowledged is lost by any failover.
+"""Several coordinators with datanodes and clients, under a seed: no failover loses anything acknowledged.
 
-A failing seed replays exactly: PEACEFS_SEED=n; PEACEFS_SEEDS=n plays more of them.
+A failing seed replays exactly: PEACEFS_SEED=n. PEACEFS_SEEDS=n plays more seeds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from peacefs.protocol.messages import DeleteChunks, Message, Replica
 
 
 def play(cluster: FailoverWorld, seed: int, operations: int = 40) -> Model:
-    """Clients write, append, rename, delete and read while everything befalls the coordinators."""
+    """Let clients write, append, rename, delete and read under all faults of the coordinators."""
     random = Random(seed)
     world = cluster.world
     cluster.until_ready()
@@ -68,18 +68,18 @@ def test_failover_of_the_world_keeps_what_was_acknowledged(seed: int, coordinato
     assert len({name for name, _epoch in cluster.led}) > 1
 
 
-# -- one mechanism each, and what happens without it ---------------------------------------------------
+# -- single mechanisms, and what happens without each --------------------------------------------------
 
 
 class CredulousObedience(Obedience):
-    """Obeys whoever orders."""
+    """Obeys every coordinator."""
 
     def may_order(self, epoch: int) -> bool:
         return True
 
 
 class HastyObedience(Obedience):
-    """Says that it knows an epoch while it goes on deleting for an earlier one."""
+    """Reports a new epoch while it still carries out deletions of an earlier one."""
 
     @property
     def settled(self) -> int:
@@ -87,7 +87,7 @@ class HastyObedience(Obedience):
 
 
 def with_a_file(obedience: type[Obedience], datanodes: int) -> tuple[FailoverWorld, ChunkRecord]:
-    """Return a world in which nothing befalls anybody, and the chunk of its only file."""
+    """Return a world without faults, and the chunk of its only file."""
     cluster = FailoverWorld(7, datanodes=datanodes, obedience=obedience)
     cluster.until_ready()
     client = cluster.client("client")
@@ -107,7 +107,7 @@ def leader_of(cluster: FailoverWorld) -> FailoverCoordinator:
 
 
 async def keep_ordering(old: FailoverCoordinator, holder: str, record: ChunkRecord) -> None:
-    """Let a leader continue with its decisions."""
+    """Let a replaced leader continue to send orders."""
     for _ in range(20):
         order = DeleteChunks([Replica(record.chunk, record.version, record.length)])
         DatanodeLinks.send(old.links, holder, order)
@@ -119,7 +119,7 @@ def is_ordered_by_a_leader_that_was_replaced(
 ) -> None:
     cluster, record = with_a_file(obedience, datanodes=3)
     world, old, holder = cluster.world, leader_of(cluster), holders_of(cluster, record)[0]
-    # It does not hear that it was replaced.
+    # Keep the old leader from learning that it was replaced.
     world.network.separated.add(frozenset((old.name, JOURNAL)))
     assert world.run(lambda: cluster.leader not in (None, old), limit_s=10.0)
     epoch = leader_of(cluster).epochs.numbering.epoch
@@ -132,11 +132,11 @@ def is_ordered_by_a_leader_that_was_replaced(
 
 
 def nothing(cluster: FailoverWorld, holder: SimulatedDatanode) -> None:
-    """Nothing else befalls the datanode."""
+    """Do nothing to the datanode."""
 
 
 def restart_apart_from_the_leader(cluster: FailoverWorld, holder: SimulatedDatanode) -> None:
-    """Restart it without a connection to the new leader."""
+    """Restart the datanode without a connection to the new leader."""
     name = leader_of(cluster).name
     cluster.world.network.separated.add(frozenset((name, holder.node.name)))
     holder.crash()
@@ -144,7 +144,7 @@ def restart_apart_from_the_leader(cluster: FailoverWorld, holder: SimulatedDatan
 
 
 def lose_its_memory(cluster: FailoverWorld, holder: SimulatedDatanode) -> None:
-    """Restart it without the epochs that it has written."""
+    """Restart the datanode without its record of epochs."""
     holder.epoch_seen = 0
     restart_apart_from_the_leader(cluster, holder)
 
@@ -167,7 +167,7 @@ def test_order_of_a_leader_that_was_replaced_would_be_obeyed_without_remembering
 
 
 def has_a_surplus_that_two_leaders_drop(obedience: type[Obedience]) -> None:
-    """Stop the leader after a datanode got its order to drop a replica, and before it does so."""
+    """Stop the leader after a datanode received the order to drop a replica, but before it has dropped it."""
     cluster, record = with_a_file(obedience, datanodes=4)
     world, old = cluster.world, leader_of(cluster)
     ordered: list[str] = []
@@ -186,7 +186,7 @@ def has_a_surplus_that_two_leaders_drop(obedience: type[Obedience]) -> None:
     away.start()
     assert world.run(lambda: bool(ordered), limit_s=60.0), "one too many is ordered to go"
     old.node.paused_until_s = world.now_s + 30.0
-    # The next one would drop another.
+    # The next leader would drop another replica.
     for each in holders_of(cluster, record):
         each.capacity_bytes = ROOM_BYTES if each is away else ROOM_BYTES // 2
     world.run(lambda: False, limit_s=45.0)

@@ -1,7 +1,7 @@
-"""Coordinators that share a journal, under a seed: calls are lost or late, leaders paused, all of them killed.
+"""Coordinators that share a journal, under a seed: calls are lost or late, leaders pause, and all are killed.
 
-Names alone; `test_failover_of_the_world.py` plays it with datanodes. Each mechanism is also taken out, and then
-some seed must notice.
+There are only names; `test_failover_of_the_world.py` has datanodes as well. Each safety mechanism is also
+disabled, and then some seed must fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from peacefs.protocol.errors import BadRequest, Standby
 
 
 class CarelessJournal(JournalInMemory):
-    """Takes entries of epochs that are over."""
+    """Accepts entries of past epochs."""
 
     def append(self, epoch: int, number: int, data: bytes) -> None:
         try:
@@ -33,7 +33,7 @@ class CarelessJournal(JournalInMemory):
 
 
 class GuessingJournal(JournalInMemory):
-    """Takes an entry of which it heard nothing for appended."""
+    """Assumes that an entry without an answer was appended."""
 
     def append(self, epoch: int, number: int, data: bytes) -> None:
         with suppress(JournalUnsure):
@@ -41,7 +41,7 @@ class GuessingJournal(JournalInMemory):
 
 
 class CarelessLeadership(Leadership):
-    """Answers for as long as it believes to lead."""
+    """Answers for as long as it believes that it leads."""
 
     @property
     def may_answer(self) -> bool:
@@ -54,7 +54,7 @@ class CarelessLeadership(Leadership):
 @pytest.mark.parametrize("coordinators", [2, 3])
 @pytest.mark.parametrize("seed", seeds(4))
 def test_failover_keeps_what_was_acknowledged(seed: int, coordinators: int) -> None:
-    """Leaders are told to hand over meanwhile, too: none is left that leads no longer and holds the others up."""
+    """Leaders also hand over meanwhile. No former leader remains that blocks the others."""
     story = Story(seed, coordinators)
     story.play()
     assert story.led
@@ -84,7 +84,7 @@ def test_hand_over_to_a_standby_that_is_gone_leaves_the_leader_leading() -> None
     with pytest.raises(BadRequest, match=f"{other.name} did not take over .* leads on"):
         story.world.run_task(handing, limit_s=60.0)
     assert leader.leadership.may_answer
-    # It goes on renewing its lease, and may be asked again when somebody is there.
+    # It keeps renewing its lease. The handover can be repeated when a standby is up.
     story.world.run(lambda: False, limit_s=20.0)
     assert leader.leadership.may_answer
     other.start()
@@ -119,7 +119,7 @@ def test_hand_over_without_a_standby_is_refused_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("seed", seeds(2))
 def test_standby_has_what_was_acknowledged_within_100_ms(seed: int) -> None:
-    """A call to etcd takes up to 20 ms here, and a standby begins one only after the last has ended."""
+    """A call to etcd takes up to 20 ms here, and a standby starts a call only after the last one has ended."""
     story = Story(seed, 2)
     leader = story.settle()
     (standby,) = [each for each in story.coordinators if each is not leader]
@@ -155,7 +155,7 @@ def _play_many(
 ) -> None:
     """Play seeds until the story's own checks fail.
 
-    A standby that has the entry which was replaced, or misses one that was never appended, may end a story first.
+    A run may also end earlier, at a standby that has a replaced entry or misses one that was never appended.
     """
     for seed in range(1, 31):
         with suppress(FarBehind, JournalDiffers):

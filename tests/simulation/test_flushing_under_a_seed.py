@@ -19,7 +19,7 @@ from peacefs.runtime import effects as fx
 
 
 def patiently(steps: fx.Steps[Any]) -> fx.Steps[Any]:
-    """Asks the coordinator again what it did not answer, as the client's HTTP does."""
+    """Repeat a request that the coordinator did not answer, as the client's HTTP code does."""
     step: Callable[[], Any] = partial(next, steps)
     tries = 0
     while True:
@@ -44,7 +44,7 @@ def patiently(steps: fx.Steps[Any]) -> fx.Steps[Any]:
 
 
 class Log:
-    """The records that a writer has flushed, and the one that it was about to flush."""
+    """The records that a writer has flushed, and the record that it is flushing."""
 
     def __init__(self) -> None:
         self.acknowledged = b""
@@ -69,7 +69,7 @@ def writer(log: Log, random: Random, records: int) -> fx.Steps[None]:
 
 
 def follower(log: Log, done: list[bool]) -> fx.Steps[int]:
-    """Open the file again and again. How often it could read it."""
+    """Open and read the file again and again; return how often that succeeded."""
     seen = 0
     while not done:
         before = log.acknowledged

@@ -1,4 +1,4 @@
-"""A file is made only of chunks that datanodes have attested: a writer's word alone is worth nothing."""
+"""A file refers only to chunks that datanodes have attested: the word of a writer is not enough."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peacefs.runtime import effects as fx
 
 
 def claim(path: str, mac: bytes | None) -> fx.Steps[None]:
-    """Says that a chunk is on its pipeline, without having written a byte."""
+    """Claim that a chunk is on its pipeline without having written a byte."""
     created = yield from fx.call(Create(path, path), Created, timeout_s=5.0)
     allocated = created.allocated
     receipts = [] if mac is None else [Receipt(hop.node, mac) for hop in allocated.pipeline]

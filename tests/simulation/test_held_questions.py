@@ -1,4 +1,4 @@
-"""Writers who ask for grants over HTTP: their questions are held until there is a grant, or an answer anyway."""
+"""Writers that ask for grants over HTTP: the coordinator holds each request until a grant or a timeout."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from peacefs.runtime import effects as fx
 
 _WRITERS = 10
 _CHUNKS = 5
-#: So many questions have to wait and be answered by a grant, or the story is not about them.
+#: The minimum number of held requests that a grant must answer for the test to be meaningful.
 _HELD_MIN = 6
-#: Whoever was answered sooner was not held; and later than that before its patience ended, not woken.
+#: An answer within this time was not held. An answer this much before the timeout was caused by a grant.
 _HELD_S = 0.001
 
 

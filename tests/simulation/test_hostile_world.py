@@ -1,12 +1,13 @@
-"""The whole cluster while everything goes wrong at once, and while a backup is put back in the middle of it.
+"""The whole cluster under all faults at once, and with a backup restored in the middle.
 
-Nodes crash, a disk breaks down and comes back with what it held, another fails to sync, is full or rots, messages
-are lost, late, doubled and cut in the middle, lines are cut, and clocks jump. Now and then the coordinator's own
-disk is full. Datanodes are taken out of service, come back with nothing when they are said to be drained, and are
-balanced, their disks as well. Two who write versions of one chunk get in each other's way. Clients write, extend,
-flush (and are gone in the middle of it, or come back when another has their lease), truncate, move, exchange,
-join, delete, take and restore snapshots, copy all they have, throw away and take back, under quotas that change,
-and try what they may not. See `private_directory` for what must hold, and `seeds` for how to play more.
+Nodes crash. A disk breaks and returns with its old data; another disk fails to sync, fills up or rots. Messages
+are lost, late, duplicated and cut, links are cut, and clocks jump. The coordinator's own disk is full at times.
+Datanodes are decommissioned, return empty after they were drained, and are balanced, as are their disks. Pairs of
+writers write versions of the same chunk.
+
+Clients write, extend, flush, truncate, move, exchange, join and delete. They take and restore snapshots, copy
+their directories, and use the trash. Quotas change, flushing writers die or lose their lease, and clients try
+forbidden operations. `private_directory` says what must hold, and `seeds` how to play more.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from simulation.simulated_network import Network
 from support.long_runs import often
 
 _TRASH_MINUTES = 5
-#: The requests of each client, and the kinds of them that all together must have made at least once.
+#: The number of requests per client, and the kinds that must have succeeded at least once over all clients.
 _OPERATIONS, _KINDS_MIN = often(34, 70), often(15, 18)
 _OPERATIONS_AROUND_A_BACKUP = often(11, 32)
 
 
 def directories(cluster: SimulatedCluster, count: int, random: Random) -> list[PrivateDirectory]:
-    """Return the directories of clients that are each their own user."""
+    """Return the directories of clients, each with its own user."""
     names = [f"client-{number}" for number in range(count)]
     made = []
     for name in names:
@@ -46,7 +47,7 @@ def directories(cluster: SimulatedCluster, count: int, random: Random) -> list[P
 
 
 def work(cluster: SimulatedCluster, clients: list[PrivateDirectory], operations: int) -> None:
-    """All at once, each to its end."""
+    """Run all clients at the same time until each has finished."""
     tasks = [
         cluster.start(cluster.world.nodes[client.owner], "work", client.work(operations)) for client in clients
     ]
@@ -107,7 +108,7 @@ def test_acknowledged_writes_survive_everything_at_once(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.evidence("return-is-harmless", "older-backup")
 def test_a_backup_put_back_shows_what_was_there_and_what_follows_is_as_safe(seed: int) -> None:
-    """Changes after the backup are forgotten; everything else is whole, whatever happened to the nodes."""
+    """Changes after the backup are forgotten. Everything else is whole, whatever happened to the nodes."""
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, trash_minutes=_TRASH_MINUTES)
     random = Random(seed)

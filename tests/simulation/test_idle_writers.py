@@ -1,4 +1,4 @@
-"""A writer whose source stalls, in the simulated cluster: its chain goes on, and holds up nobody."""
+"""A writer whose source stalls, in the simulated cluster: its pipeline survives, and no other writer waits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK = 4 * MIB
 
 
 def write(path: str, source: ByteStream) -> fx.Steps[None]:
-    """In chunks that are larger than what a writer has in hand when it asks for a grant."""
+    """Write a file in chunks that are larger than the writer's buffer when it asks for a grant."""
     created = yield from fx.call(Create(path, path), Created, timeout_s=CALL_TIMEOUT_S)
     yield from write_file(
         created.token,
@@ -53,7 +53,7 @@ def test_idle_source_holds_nobody_up_and_is_written_whole(policy: str) -> None:
         world.run_task(task, limit_s=60.0)
     assert held.is_idle and held in scheduling.grants and not slow.done
     assert world.now_s - began_s < 5 * idle_grant_look_s
-    # A byte now and then changes nothing; then the rest comes at once.
+    # Single bytes change nothing; then the rest arrives at once.
     source.feed(b"x")
     assert not world.run(lambda: not held.is_idle, limit_s=3 * idle_grant_look_s)
     source.feed(bytes(MIB))

@@ -1,4 +1,4 @@
-"""Temporary files that dead writers left go by themselves, in a cluster that runs for hours and restarts."""
+"""Temporary files of dead writers are deleted automatically, in a cluster that runs for hours and restarts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from peacefs.commands.service_commands import temporary_age_hours_min
 from peacefs.coordinator.background.tasks import temporary_look_interval_s
 from peacefs.runtime import effects as fx
 
-#: No user can ask for less than an hour, of which the half shows the same.
+#: The command accepts an hour at least; half an hour is enough for this test.
 _AGE_HOURS = temporary_age_hours_min / 2
 _AGE_S = _AGE_HOURS * 3600.0
 
 
 def keep_writing(path: str) -> fx.Steps[None]:
-    """For ever: a writer that lives, and has not renamed its file yet."""
+    """Flush a file for ever without renaming it, as a slow writer does."""
     sink = yield from flusher(path, "slow", "slow")
     while True:
         yield from sink.flush(b"more")

@@ -1,4 +1,4 @@
-"""Datanodes that know the secret and say what is not so, under a seed: nothing that others really hold is lost."""
+"""Datanodes that know the secret and lie, under a seed: nothing that honest datanodes hold is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPLICATION = 3
 
 
 def written_cluster(seed: int, lose: float) -> tuple[SimulatedCluster, Model]:
-    """Five datanodes and some files."""
+    """Return five datanodes and some files."""
     cluster = SimulatedCluster(seed, datanodes=5, lose=lose)
     cluster.until_ready()
     client, model = cluster.client("client"), Model()
@@ -36,7 +36,7 @@ def written_cluster(seed: int, lose: float) -> tuple[SimulatedCluster, Model]:
 
 
 def real_replicas(cluster: SimulatedCluster) -> Counter[int]:
-    """Return how many datanodes that live and do not lie have each chunk."""
+    """Return the number of live, honest datanodes that hold each chunk."""
     chunks = cluster.coordinator.cluster.chunks
     held = [replica for datanode in cluster.datanodes if datanode.node.up for replica in datanode.store.replicas()]
     return Counter(replica.chunk for replica in held if chunks.get(replica.chunk) is not None)
@@ -46,10 +46,10 @@ def real_replicas(cluster: SimulatedCluster) -> Counter[int]:
 @pytest.mark.parametrize("lose", [0.0, 0.02], ids=["", "messages lost"])
 @pytest.mark.evidence("liars-lose-nothing")
 def test_liars_claims_never_cause_the_deletion_of_a_real_replica(seed: int, lose: float) -> None:
-    """`DropWatch` looks at each order to delete: enough that do not lie must hold the chunk besides."""
+    """`DropWatch` checks each delete order: enough other honest datanodes must hold the chunk."""
     cluster, model = written_cluster(seed, lose)
     world, random = cluster.world, Random(seed)
-    # An order to drop one too many may have been lost, and is given again.
+    # A delete order for a surplus replica may be lost; it is then sent again.
     assert world.run(lambda: set(real_replicas(cluster).values()) == {_REPLICATION}, limit_s=200.0)
     before = real_replicas(cluster)
     for _ in range(random.randint(1, 3)):
@@ -58,7 +58,7 @@ def test_liars_claims_never_cause_the_deletion_of_a_real_replica(seed: int, lose
     chunks = cluster.coordinator.cluster.chunks
     assert chunks.over, "the liars are believed, so far as it does no harm"
     assert real_replicas(cluster) == before
-    # One that is away long enough has its replicas copied, and too many come back with it.
+    # If a datanode is away long enough, its replicas are copied, so there is a surplus when it returns.
     away = random.choice(cluster.datanodes)
     away.crash()
     world.run(lambda: False, limit_s=60.0)
@@ -67,7 +67,7 @@ def test_liars_claims_never_cause_the_deletion_of_a_real_replica(seed: int, lose
     after = real_replicas(cluster)
     assert after.keys() == before.keys()
     assert min(after.values()) >= _REPLICATION
-    world.network.lose = 0.0  # what was written is to be read, and not how reads bear lost messages
+    world.network.lose = 0.0  # the next step checks the data, not reads over a lossy network
     reader = cluster.client("client-reader")
     for path in sorted(model.possible):
         world.run_task(cluster.start(reader, path, check(path, model)), limit_s=400.0)
@@ -75,7 +75,7 @@ def test_liars_claims_never_cause_the_deletion_of_a_real_replica(seed: int, lose
 
 @pytest.mark.evidence("liars-lose-nothing")
 def test_the_world_notices_what_the_word_of_liars_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test of the test: a coordinator that takes every answer for a proof is caught in the act."""
+    """Check the test: a coordinator that accepts every answer as proof must be detected."""
     monkeypatch.setattr(
         "peacefs.coordinator.cluster.possession.Evidence.agreeing", lambda self, nodes: list(nodes)
     )

@@ -1,7 +1,7 @@
-"""Readers beside writers of the same names, under a seed: what they see they can read, and it is one version.
+"""Readers beside writers of the same names, under a seed: listed files can be read, and each read is one version.
 
-Commits are seen before the coordinator's event loop has heard of them (`writer_thread`), and what is opened is
-replaced at once, in every way in which a file can be.
+Commits become visible before the coordinator's event loop hears of them (`writer_thread`). Opened files are
+replaced at once, in every way in which a file can be replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peacefs.coordinator.limits import freed_chunks_kept_s
 from peacefs.protocol.limits import startup_hold_s
 from peacefs.runtime import effects as fx
 
-#: The number that each writer does.
+#: The number of changes per writer.
 _OPERATIONS = often(12, 40)
 
 
@@ -69,7 +69,7 @@ def test_opens_give_one_version_that_was_there_and_listed_names_can_be_read(seed
 
 @pytest.mark.evidence("open-file-replaced")
 def test_reader_that_waits_for_datanodes_gets_the_file_that_is_there_when_they_come() -> None:
-    """The coordinator starts before its datanodes; the file that was there first is gone by then."""
+    """The coordinator starts before its datanodes. The file that existed first is gone when they arrive."""
     cluster = SimulatedCluster(seed=1)
     cluster.until_ready()
     client, reader = cluster.client("client"), cluster.client("client-reader")

@@ -1,4 +1,4 @@
-"""A checkpoint of several files, written by several participants at once, while whatever may crash does."""
+"""A checkpoint of several files, written by several participants at once, under crashes of all kinds of nodes."""
 
 from __future__ import annotations
 

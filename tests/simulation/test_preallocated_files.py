@@ -1,7 +1,7 @@
-"""Files of one preallocated chunk, published in one call: nothing of an ordinary file's promises is lost.
+"""Files of one preallocated chunk, published in one call, keep all guarantees of ordinary files.
 
-Who writes some files one after the other has a chunk in hand for the next; what becomes of it, of what is refused
-at the end, and of a coordinator that is not the one that placed it.
+A client that writes small files one after another has a preallocated chunk for the next. These tests cover unused
+chunks, refused files, and a coordinator that did not place the chunk.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _TOKENS_LIVE_S = 40.0
 
 
 class Asked:
-    """Record the requests of clients to the coordinator, by the names of the messages."""
+    """Records the names of the messages that clients send to the coordinator."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.names: list[str] = []
@@ -215,11 +215,11 @@ def test_publication_is_refused_as_by_create_and_its_chunk_is_gone_soon(
     assert run(cluster, client, read("/after")) == b"after"
 
 
-# -- by hand ----------------------------------------------------------------------------------------
+# -- single steps -----------------------------------------------------------------------------------
 
 
 def placed_ahead(request_id: str) -> fx.Steps[Allocated]:
-    """Yield a chunk for a request that is to come."""
+    """Preallocate a chunk for a later request."""
     created = yield from fx.call(Create(f"/for {request_id}", f"before {request_id}"), Created)
     completed = yield from fx.call(CompleteFile(created.token, [], ahead=request_id), Completed)
     assert completed.ahead is not None
@@ -239,7 +239,7 @@ def publish(
 
 
 def in_hand(cluster: SimulatedCluster, client: Node, request_id: str, data: bytes) -> tuple[str, WrittenChunk]:
-    """Return a preallocated chunk that is written, and its token."""
+    """Write a preallocated chunk. Return its token and the written chunk."""
     allocated = run(cluster, client, placed_ahead(request_id))
     return allocated.token, run(cluster, client, written(allocated, data))
 
@@ -279,7 +279,7 @@ def test_a_chunk_becomes_part_of_one_file_whoever_publishes_it() -> None:
 
 @pytest.mark.evidence("unused-chunk")
 def test_preallocated_chunk_is_abandoned_by_nobody_else() -> None:
-    """A refused publication gives up what is its own, and a CREATE what was placed for it."""
+    """A refused publication abandons only its own chunk. A CREATE abandons only a chunk placed for its request."""
     cluster, client = started()
     run(cluster, client, change_by("simulated", "mkdirs", "/taken", 0o755))
     run(cluster, client, change_by("simulated", "mkdirs", "/shared", 0o777))

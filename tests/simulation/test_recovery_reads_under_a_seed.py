@@ -1,6 +1,6 @@
 """Several units recover at once, each with several readers, while readers, datanodes and the coordinator crash.
 
-However many there are, two read at a datanode; whoever lives gets its checkpoint; and in the end nobody is
+At most two units read from a datanode at a time. Every live unit gets its checkpoint. In the end no reads are
 counted.
 """
 
@@ -36,7 +36,7 @@ _WORKERS = 4
 
 
 class Recoveries:
-    """A checkpoint of several parts, and units that read it."""
+    """A checkpoint of several parts, and the units that read it."""
 
     def __init__(self, seed: int, units: int, *, lose: float = 0.0) -> None:
         self.random = Random(seed)
@@ -55,7 +55,7 @@ class Recoveries:
         self.most = 0
 
     def begin(self) -> None:
-        """All units at once."""
+        """Start reading in all units at the same time."""
         for unit in self.units:
             opened = self.world.run_task(self.cluster.start(unit, "open", patiently(_open())), limit_s=400.0)
             length = sum(part.layout.length for part in opened)
@@ -76,7 +76,7 @@ class Recoveries:
         self.world.before_effect = self._look
 
     def finish(self) -> list[Node]:
-        """Until those that live have all; which they are."""
+        """Wait until each live unit has its whole checkpoint. Return these units."""
         alive = [unit for unit in self.units if unit.up]
         for unit in alive:
             for worker in self.workers[unit.name]:
@@ -88,7 +88,7 @@ class Recoveries:
 
     def _look(self, node: Node, effect: fx.Effect) -> None:
         if node not in self.units:
-            # Only what a unit does changes what it reads.
+            # Only the effects of units change the number of reads.
             return
         at: Counter[str] = Counter()
         for unit in self.units:
@@ -98,7 +98,7 @@ class Recoveries:
 
 
 def slowly(steps: fx.Steps[None]) -> fx.Steps[None]:
-    """Yield a reader that takes its time with each piece, as with large chunks, so that readers meet."""
+    """Pause before each piece, as if chunks were large, so that reads overlap."""
     step: Callable[[], Any] = partial(next, steps)
     while True:
         try:
@@ -129,14 +129,14 @@ def test_many_units_that_recover_at_once_read_two_at_a_datanode(seed: int) -> No
     print(f"PEACEFS_SEED={seed}")
     story = Recoveries(seed, units=5)
     story.begin()
-    # One of them dies with leaves in its hands: the others are served when it has been silent for a while.
+    # A unit dies with read grants. The others are served after it has been silent for a while.
     reads = story.cluster.coordinator.files.recovery.reads
     assert story.world.run(lambda: story.most == readers_per_datanode_max, limit_s=60.0)
     assert reads.grants("client-0")
     story.world.crash(story.units[0])
     assert len(story.finish()) == 4
     assert story.most == readers_per_datanode_max
-    # Not until nobody is left: the world would stop in the middle of a tick.
+    # Wait a fixed time: waiting for a condition would stop the world in the middle of a tick.
     story.world.run(lambda: False, limit_s=read_grant_silence_s + 2.0)
     assert (reads.readers, reads.at_node) == ([], {})
 

@@ -1,4 +1,4 @@
-"""Small chunks of flushes are written anew in larger ones; the old ones go when nobody can read them any more."""
+"""Flushed small chunks are rewritten as larger ones; the old chunks go when nobody can read them any more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.runtime import effects as fx
 
 _FIRST = b"first" * 1000
 _SECOND = b"second" * 1000
-#: An hour by default, in which nothing happens.
+#: An hour by default, most of which tests nothing.
 _RENEWABLE_S = 60.0 * often(10, 60)
 
 
@@ -32,7 +32,7 @@ def holders(cluster: SimulatedCluster, chunk: int) -> int:
 
 
 def flush_twice(cluster: SimulatedCluster, opened: list[object]) -> fx.Steps[None]:
-    """Yield a reader opens the file between the two."""
+    """Flush twice, and open the file in between."""
     sink = yield from flusher("/log", "log", "writer")
     yield from sink.flush(_FIRST)
     opened += [(yield from open_file("/log")), chunks(cluster)]
@@ -61,6 +61,6 @@ def test_replaced_chunks_are_dropped_after_the_last_reader_and_not_before(crashe
         assert world.run_task(reading, limit_s=60.0) == _FIRST, "it goes on by the layout that it has"
     world.run(lambda: False, limit_s=began_s + _RENEWABLE_S - 60.0 - world.now_s)
     assert holders(cluster, replaced) == 2
-    # A coordinator that has forgotten them finds out by its floor, which follows some minutes behind.
+    # A restarted coordinator has forgotten them; its floor, which lags by some minutes, lets them go.
     assert world.run(lambda: holders(cluster, replaced) == 0, limit_s=600.0, look_s=LOOK_S)
     assert world.run_task(cluster.start(client, "read", read("/log")), limit_s=60.0) == _FIRST + _SECOND

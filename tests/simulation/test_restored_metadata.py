@@ -1,7 +1,7 @@
 """A coordinator whose metadata was lost and restored from an older backup.
 
-Whatever the datanodes hold from the time after the backup stays, however long the restored coordinator runs, until
-an administrator releases the floor; and no number is drawn that was ever drawn before.
+Whatever datanodes hold from the time after the backup stays until an administrator releases the floor, however
+long the restored coordinator runs. No number is assigned twice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def crash_and_start(cluster: SimulatedCluster, backup: apsw.Connection | None = 
 
 
 def accept_loss(cluster: SimulatedCluster) -> bool:
-    """Accept missing commits, as an operator. Return whether any were missing."""
+    """Accept missing commits, as an operator. Return True if any were missing."""
     coordinator = cluster.coordinator
     accepting = cluster.world.spawn(coordinator.node, "accepting", coordinator.parts.epochs.accept_loss())
     accepted: bool = cluster.world.run_task(accepting, limit_s=60.0)
@@ -65,7 +65,7 @@ def let_pass(cluster: SimulatedCluster, seconds: float) -> None:
 
 
 def held(cluster: SimulatedCluster) -> Held:
-    """Every replica on every disk, as (node, chunk, version)."""
+    """Return every replica on every disk, as (node, chunk, version)."""
 
     def of(datanode: SimulatedDatanode) -> list[Replica]:
         return list(datanode.store.replicas())
@@ -144,7 +144,7 @@ def test_a_backup_restored_twice_harms_nothing_of_the_first_time_while_a_datanod
     cluster.coordinator.restore(backup)
     cluster.coordinator.start()
     assert cluster.world.run(lambda: cluster.coordinator.cluster.ready(cluster.world.now_s), limit_s=60.0)
-    # Nothing is left of the store that the first restore made: datanodes may have heard of later commits of it.
+    # The store of the first restore is gone, but datanodes may remember later commits from it.
     accept_loss(cluster)
     later = write_files(cluster, "second", 4, random)
     away.start()
@@ -158,7 +158,7 @@ def test_a_backup_restored_twice_harms_nothing_of_the_first_time_while_a_datanod
 
 @pytest.mark.evidence("older-backup")
 def test_a_copy_put_back_by_hand_is_found_out_by_what_datanodes_remember() -> None:
-    """Nothing is changed until an operator has decided to go on without what is missing."""
+    """Changes are refused until an operator decides to continue without the missing commits."""
     cluster, random = cluster_with_short_lived_tokens(seed=7), Random(7)
     write_files(cluster, "known", 2, random)
     by_hand = cluster.coordinator.back_up()
@@ -167,7 +167,7 @@ def test_a_copy_put_back_by_hand_is_found_out_by_what_datanodes_remember() -> No
     let_pass(cluster, 10.0)
     before = held(cluster)
     cluster.coordinator.crash()
-    # Its next epoch is the very one in which the files were written that it does not know.
+    # Its next epoch is the one in which the files that it has lost were written.
     cluster.coordinator.put_back(by_hand)
     cluster.coordinator.start()
     cluster.until_ready()

@@ -1,7 +1,7 @@
-"""Drivers of one query follow each other while those before them still write, and everything goes wrong.
+"""Successive drivers of one query, while earlier drivers still write, under all kinds of faults.
 
-A run that another has followed is fenced off (decision 15): nothing that it asks for from then on is done,
-whatever it is in the middle of, however late its messages are, whoever crashes. What it was told is done stays.
+A superseded run is fenced off (decision 15): none of its later requests is carried out, however late its messages
+are and whichever node crashes. What was acknowledged to it stays.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from peacefs.runtime import effects as fx
 _ROOT = "/checkpoints/query"
 _RUNS = often(3, 4)
 _OPERATIONS = often(12, 40)
-#: A reader is led to the same place by the path of any run.
+#: Reads are allowed: the path of any run leads readers to the same place.
 _READS = ("read", "read snapshot", "read copy")
 
 
 @dataclass
 class Driver(PrivateDirectory):
-    """The driver of one run; it does not know that another has followed, and goes on."""
+    """The driver of one run. It continues after another run has begun, without knowing that."""
 
-    #: True once another run has been requested; and once it has begun for certain.
+    #: Whether another run has been requested, and whether it has certainly begun.
     followed: bool = False
     fenced: bool = False
     refused: int = 0
@@ -50,7 +50,7 @@ class Driver(PrivateDirectory):
 
 
 def begin(owner: str) -> fx.Steps[str]:
-    """Until it has begun: asked again it is the same run."""
+    """Begin a run; repeat the request until it succeeds. Retries return the same run."""
     while True:
         try:
             return (yield from begin_run(_ROOT, "simulated", f"begin-{owner}"))
@@ -59,7 +59,7 @@ def begin(owner: str) -> fx.Steps[str]:
 
 
 def shown(number: int) -> fx.Steps[dict[str, bytes | None]]:
-    """All that is in the directory of a run's driver, and in its copies."""
+    """Return all files in the directory of a run's driver, and in its copies."""
     found: dict[str, bytes | None] = {}
     top = f"{_ROOT}/r{number}"
     waiting = [top, f"{top}-copies"]

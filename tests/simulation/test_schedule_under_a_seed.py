@@ -1,7 +1,7 @@
-"""Many large writers while writers, heads and the coordinator crash and messages are lost, late and doubled.
+"""Many large writers, while writers, pipeline heads and the coordinator crash and messages are unreliable.
 
-Whatever happens, no datanode receives more chunks than the policy counts on; everybody who lives comes to an end;
-and when it is over all capacity is back and a new writer is served. See `seeds` for how to play more.
+No datanode ever receives more chunks at a time than the policy allows. Every live writer finishes. At the end all
+capacity is free again, and a new writer is served. `seeds` says how to play more.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from peacefs.runtime import effects as fx
 
 POLICIES = ("express", "paper", "random", "flow")
 WRITERS = 10
-#: The number that each writer writes.
+#: The number of files per writer.
 FILES = often(2, 3)
-#: As Spark tries a task again.
+#: The number of attempts, as for a Spark task.
 ATTEMPTS = 4
 SLOTS = 2
-#: Copies that are no longer needed may take so long to end.
+#: Maximum time until copies that are no longer needed end.
 _LAST_COPIES_S = 10.0
-#: Late: a grant may come when it is of no use any more.
+#: Delays are long enough that some grants arrive after they have expired.
 HOSTILE = Network(lose=0.01, duplicate=0.05, delay=0.02, delay_s_max=grant_open_s + 20.0)
 
 
 class Story:
-    """One cluster, its writers, and whoever harms them."""
+    """A cluster, its writers, and the faults."""
 
     def __init__(self, seed: int, policy: str) -> None:
         self.random = Random(seed)
@@ -54,7 +54,7 @@ class Story:
         self.failed: list[PeacefsError] = []
         self.crashes = 0
         self.most = 0
-        #: Chunks whose writers have said that they write them no more; a head may take a while to notice.
+        #: Chunks that their writers have abandoned; a pipeline head may notice that late.
         self.given_up: set[int] = set()
         answer = self.cluster.coordinator.answer
 
@@ -70,7 +70,7 @@ class Story:
     # -- writers -----------------------------------------------------------------------------------
 
     def write_much(self) -> None:
-        """Until every writer that lives has come to its end."""
+        """Run the writers until every live one has finished."""
         names = [f"client-{number}" for number in range(WRITERS)]
         tasks = [self.cluster.start(self.cluster.client(name), name, self._writer(name)) for name in names]
         self._harm()
@@ -80,7 +80,7 @@ class Story:
         random = Random(self.random.random())
         for number in range(FILES):
             yield from fx.sleep(random.uniform(0.0, 5.0))
-            # No chunk is so small that it takes none of the slots.
+            # Every chunk is large enough to need a slot.
             length = random.randint(1, 4) * CHUNK_BYTES + random.choice((0, 300 * 1024))
             path, data = f"/{name}/{number}", random.randbytes(length)
             for attempt in range(ATTEMPTS):
@@ -92,7 +92,7 @@ class Story:
                     self.failed.append(error)
                     yield from fx.sleep(random.uniform(0.5, 3.0))
 
-    # -- harm --------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     def _harm(self) -> None:
         self._harming = True
@@ -124,7 +124,7 @@ class Story:
             self.world.later(self.random.choice((0.5, 3.0, 14.0)), start)
 
     def calm_down(self) -> None:
-        """Nothing goes wrong any more, and grants that nobody uses have lapsed."""
+        """End all faults, and wait until unused grants have expired."""
         self._harming = False
         self.world.network = Network()
         nodes = [self.cluster.coordinator.node, *(datanode.node for datanode in self.cluster.datanodes)]
@@ -136,7 +136,7 @@ class Story:
         assert self.world.run(self.cluster.fully_replicated, limit_s=repair_timeout_s + 60.0)
         self.world.run(lambda: False, limit_s=_LAST_COPIES_S)
 
-    # -- what must hold ----------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------
 
     def _grants(self) -> list[InFlight]:
         return list(self.scheduling.grants)
@@ -146,7 +146,7 @@ class Story:
         return self.cluster.coordinator.files.schedule.scheduling
 
     def _look(self, node: Node, effect: fx.Effect) -> None:
-        """Count the chunks that come through live heads to each datanode, as often as a head turns to the next."""
+        """Check the number of chunks that live pipeline heads send to each datanode. Called at each connect."""
         if not self.is_bounded or not isinstance(effect, fx.Connect):
             return
         through: dict[str, int] = {}

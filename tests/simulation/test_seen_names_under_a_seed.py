@@ -1,7 +1,7 @@
-"""What a client was told, or has seen, is never undone: coordinators die between any two steps of log and image.
+"""Nothing that a client was told or has seen is undone: coordinators die between any two steps of log and image.
 
-Every name lives once: it is absent, then there, then gone for good. So each look tells how far it has come, and no
-later look may find it further back. Readers look at what others change meanwhile, and the disk is full at times.
+Every name lives once: it is absent, then present, then gone for good. So each look reveals a stage, and no later
+look may find an earlier stage. Readers look while others make changes, and the disk is full at times.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A datanode whose disk has become slow, in the simulated cluster: it is found out by what clients write."""
+"""A datanode whose disk has become slow, in the simulated cluster: clients' writes reveal it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def supervise(cluster: SimulatedCluster, name: str) -> None:
 
 
 class Mishaps:
-    """Agents crash, with all that they run, one of them in any case, and drivers die by themselves."""
+    """Crashes agents with all their drivers, at least one agent in each run, and kills single drivers."""
 
     def __init__(self, cluster: SimulatedCluster, agents: list[SimulatedAgent], random: Random) -> None:
         self._world = cluster.world
@@ -69,7 +69,7 @@ class Mishaps:
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_supervised_query_has_one_driver_at_a_time_and_goes_on_after_every_fault(seed: int) -> None:
-    """Batches that a driver was told are durable can be read afterwards, whichever run wrote them."""
+    """Batches that were acknowledged to a driver can be read afterwards, whichever run wrote them."""
     print(f"seed {seed}")
     cluster, random = SimulatedCluster(seed), Random(seed)
     world = cluster.world

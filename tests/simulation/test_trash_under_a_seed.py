@@ -1,7 +1,7 @@
-"""Files are thrown away while nodes crash and messages are lost: each stays as long as it is to, and not for ever.
+"""Files are moved to the trash under crashes and lost messages: each stays for its time, and then goes.
 
-What is in the trash can be read, byte for byte, until it has been there for as long as the setting says. Then it
-goes, with its data on all disks.
+A file in the trash can be read, byte for byte, for as long as the setting says. Then it is deleted, with its data
+on all disks.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from peacefs.runtime import effects as fx
 _MINUTES = often(2, 4)
 _KEPT_S = 60.0 * _MINUTES
 _FILES = often(7, 25)
-#: After each file that is thrown away.
+#: The pause after each file.
 _LOOKS = 3
 
 
 @dataclass
 class Thrower:
-    """Writes files and throws them away. Remembers when it asked for that, and what was in them."""
+    """Writes files and moves them to the trash. It remembers when it asked for that, and the contents."""
 
     world: World
     random: Random
@@ -56,7 +56,7 @@ class Thrower:
         yield from self._until_done(lambda: write(path, data, f"{path}-{self.random.random()}"), DOUBT_S)
         asked_s = self.world.now_s
         yield from self._until_done(lambda: self._change("mkdirs", current, f"{path}-place"))
-        # It may have become a checkpoint meanwhile: then it is made anew.
+        # The directory may have become a checkpoint meanwhile: make it again.
         yield from self._until_done(lambda: self._throw(path, current, name))
         self.thrown[name] = asked_s, data
 
@@ -79,7 +79,7 @@ class Thrower:
                 yield from fx.sleep(pause_s)
 
     def _look(self, name: str) -> fx.Steps[None]:
-        """Somewhere in the trash, as whole as it was, unless its time may be over."""
+        """Check that the file is somewhere in the trash, unchanged, unless its time may be over."""
         asked_s, data = self.thrown[name]
         while True:
             try:
@@ -94,7 +94,7 @@ class Thrower:
         )
 
     def find(self, name: str) -> fx.Steps[bytes | None]:
-        """Expect that `Current` may become a checkpoint between two checks. A checkpoint does not change."""
+        """Return a file in the trash, or None. Retry, since `Current` may become a checkpoint meanwhile."""
         for _ in range(3):
             listed = yield from list_names(trash_of(self.user))
             for directory in sorted(listed.directories, key=lambda each: each != CURRENT_NAME):
@@ -122,7 +122,8 @@ def test_trash_stays_for_its_time_and_then_goes_with_its_data(seed: int) -> None
         world.run_task(task, limit_s=20_000.0)
     saboteur.rest()
     let_calm_down(cluster)
-    # One period until what is there becomes a checkpoint, one until that has expired; then it is looked at.
+    # One period until Current becomes a checkpoint, and one until that expires; then the coordinator checks the
+    # trash.
     world.run(lambda: False, limit_s=2 * _KEPT_S + 2 * trash_look_interval_s)
     reader = cluster.client("client-reader")
     for thrower in throwers:
@@ -132,6 +133,6 @@ def test_trash_stays_for_its_time_and_then_goes_with_its_data(seed: int) -> None
     assert cluster.coordinator.metadata.reader().chunks(0, 10) == []
     world.run(lambda: False, limit_s=DOUBT_S)
     check_everything(cluster, [])
-    # A coordinator that restarts looks at the trash a minute later: whether it comes to that meanwhile is chance.
+    # A restarted coordinator checks the trash a minute later, so it is chance whether a run includes such a check.
     assert all(thrower.looked >= _FILES for thrower in throwers) and saboteur.crashes >= 3
     print(f"{[(thrower.looked, thrower.expired) for thrower in throwers]}, {saboteur.crashes} crashes")

@@ -19,7 +19,7 @@ from peacefs.runtime import effects as fx
 
 
 class Story:
-    """One file, its writer and its upload."""
+    """A file, its writer and its upload."""
 
     def __init__(self, cluster: SimulatedCluster, seed: int, path: str = "/log") -> None:
         self.cluster = cluster
@@ -30,7 +30,7 @@ class Story:
         self.completed = False
 
     def create(self, request_id: str) -> fx.Steps[None]:
-        """Yield the first step, and the head of the second, which arrives a little later."""
+        """Send the first step, and start the second step a little later."""
         wanted = CreateOverWebHdfs(self.path, request_id)
         redirected = yield from patiently(fx.call(wanted, Redirected, timeout_s=CALL_TIMEOUT_S))
         yield from fx.sleep(self.random.uniform(0.0, 0.3))
@@ -55,7 +55,7 @@ class Story:
         assert len(content) >= at_least, "what was there has gone"
 
     def look(self, path: str) -> fx.Steps[int]:
-        """Yield the length of the file; -1 for none."""
+        """Return the length of the file, or -1 if there is none."""
         try:
             return (yield from fx.call(Stat(path), Stated, timeout_s=CALL_TIMEOUT_S)).length
         except FileNotFound:
@@ -87,7 +87,7 @@ def test_file_under_construction_is_seen_with_all_that_has_come_by_whoever_looks
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_upload_is_completed_whole_whatever_crashes_while_others_look_and_rename(seed: int) -> None:
-    """The datanode that it goes through lives; the coordinator, which forgets what was begun, does not."""
+    """The gateway's datanode stays up. The coordinator crashes, and forgets which files were begun."""
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, lose=0.002)
     cluster.until_ready()

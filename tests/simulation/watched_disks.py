@@ -1,4 +1,4 @@
-"""The disks of a simulated datanode, looked at whenever something is sealed: is it there, on the medium?"""
+"""The disks of a simulated datanode. Each sealed replica is checked: is it really on the medium?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peacefs.runtime import effects as fx
 
 
 def find_bytes(disk: Disk, chunk: ChunkId) -> tuple[str, str, int, int] | None:
-    """Return where a replica lies: directory, beginning of the file's name, offset, and length."""
+    """Return the place of a replica: directory, beginning of the file's name, offset, and length."""
     place = disk.store._index.find(chunk)
     if place is None:
         return None
@@ -31,7 +31,7 @@ def find_bytes(disk: Disk, chunk: ChunkId) -> tuple[str, str, int, int] | None:
 
 
 class WatchedDisks(DiskSet):
-    """Check that a sealed replica is what the index shows unless lost by then, and would survive a crash."""
+    """Checks that each sealed replica matches the index and would survive a crash, unless it was lost by then."""
 
     def __init__(self, disks: Sequence[Disk], medium: SimulatedDisk, rng: Random, changes: ChangeSink) -> None:
         super().__init__(disks, rng=rng, on_lost=changes.removed)

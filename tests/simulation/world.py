@@ -1,8 +1,8 @@
-"""A world in one thread under one seed: virtual time, a simulated network, simulated disks, nodes that crash.
+"""A world in one thread under one seed: virtual time, simulated network and disks, and nodes that crash.
 
-Participants are the generators (and coroutines) of the real code. The world performs their effects one at a
-time, in an order that the seed decides, and can end a node before any of them: its participants stop where they
-are, its connections break, its disk keeps what the disk's own rules say.
+Participants are the generators and coroutines of the real code. The world performs their effects one at a time, in
+an order that the seed decides. It can crash a node before any effect: the node's tasks stop where they are, its
+connections break, and its disk keeps what the rules of the disk say.
 """
 
 from __future__ import annotations
@@ -31,43 +31,43 @@ from peacefs.runtime import effects as fx
 Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
 
 
-#: So that a clock may be set back by decades and still show a time.
+#: Late enough that a clock can be set back by decades and still show a valid time.
 _WALL_CLOCK_STARTS_S = 1_700_000_000.0
 _CLEAN_UP_EFFECTS_MAX = 100
-#: The part of what was written that the kernel still has in memory.
+#: The share of written data that is still in the page cache.
 _IN_MEMORY = 0.9
 
 
 class NodeCrashed(BaseException):
-    """Thrown into nobody: the type of what ends a participant whose node is gone."""
+    """The type of error of a task whose node has crashed. It is never raised in any task."""
 
 
 @dataclass(eq=False)
 class Node:
-    """A machine: a name, a disk, connections that it keeps, and whether it is up."""
+    """A machine: a name, a disk, its open connections, and whether it is up."""
 
     name: str
     disk: SimulatedDisk
     up: bool = True
-    #: The extra time that its disk takes for everything.
+    #: Extra time for every effect of its disk.
     disk_lag_s: float = 0.0
     generation: int = 0
     listeners: dict[fx.Address, Callable[[SimulatedConnection], Steps]] = field(default_factory=dict)
     connections: list[SimulatedConnection] = field(default_factory=list)
     idle: dict[fx.Address, list[SimulatedConnection]] = field(default_factory=dict)
-    #: The lead of its wall clock over the world's; may jump. The clock for durations does not.
+    #: How far its wall clock is ahead of the world's. It may jump; the monotonic clock does not.
     clock_ahead_s: float = 0.0
-    #: Nothing that runs here goes on before then: its process, or the machine, is stopped.
+    #: Time until which nothing runs here: the process or the machine is stopped.
     paused_until_s: float = 0.0
-    #: The wall clock of a participant here, where it is not the node's own.
+    #: The wall clock of a task here, if it is not the node's own.
     clock: Callable[[], float] | None = None
-    #: Called once each when it goes down.
+    #: Called once each when the node goes down.
     when_down: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
 class Task:
-    """A participant under way on a node."""
+    """A running participant on a node."""
 
     node: Node
     name: str
@@ -76,21 +76,21 @@ class Task:
     done: bool = False
     result: Any = None
     error: BaseException | None = None
-    #: True if the whole run ends when it fails.
+    #: True if a failure of this task ends the whole run.
     is_vital: bool = False
-    #: Rises at every resumption, so that a timer of an earlier effect finds itself out of date.
+    #: Incremented at every resumption, so that timers of earlier effects are recognized as outdated.
     turn: int = 0
-    #: Called when it has come to its end.
+    #: Called when the task has ended.
     when_done: list[Callable[[Task], None]] = field(default_factory=list)
 
     @property
     def is_answered(self) -> bool:
-        """Return whether it came to its end by itself."""
+        """Return whether the task ended by itself, not by a crash."""
         return self.done and not isinstance(self.error, NodeCrashed)
 
 
 class World:
-    """Time, network and nodes."""
+    """Time, network and nodes of a simulation."""
 
     def __init__(self, seed: int, network: Network) -> None:
         _empty_graveyard()
@@ -105,7 +105,7 @@ class World:
         self.messages_cut = 0
         self.files_shared = 0
         self.effects_performed = 0
-        #: Called before every effect of a node; a crash may be decided here.
+        #: Called before every effect of a node. It may crash the node.
         self.before_effect: Callable[[Node, fx.Effect], None] = lambda node, effect: None
         self._order = itertools.count()
         self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -137,14 +137,14 @@ class World:
 
     @property
     def coordinator(self) -> Coordinator | None:
-        """The answers of the only coordinator."""
+        """The handler of calls, if there is only one coordinator."""
         return self.calls.coordinators.get(COORDINATOR)
 
     @coordinator.setter
     def coordinator(self, answering: Coordinator | None) -> None:
         self.calls.coordinators[COORDINATOR] = answering
 
-    # -- nodes and participants --------------------------------------------------------------------
+    # -- nodes and tasks ---------------------------------------------------------------------------
 
     def add_node(self, name: str) -> Node:
         node = self.nodes[name] = Node(name, SimulatedDisk(Random(self.random.random())))
@@ -156,7 +156,7 @@ class World:
         return task
 
     def crash(self, node: Node) -> None:
-        """Power off: nothing runs on, nothing unsynced is certain, peers see their connections break."""
+        """Turn a node off: all tasks stop, unsynced data may be lost, and peers see broken connections."""
         node.up = False
         node.paused_until_s = 0.0
         node.generation += 1
@@ -174,9 +174,9 @@ class World:
         node.up = True
 
     def run(self, until: Callable[[], bool], *, limit_s: float, look_s: float = 0.0) -> bool:
-        """Lets time pass until the condition holds (True) or `limit_s` virtual seconds are over (False).
+        """Let time pass until the condition holds (True) or `limit_s` virtual seconds are over (False).
 
-        A condition that takes long to find out is looked at every `look_s` alone.
+        With `look_s`, check the condition only that often, for conditions that are slow to compute.
         """
         end_s, looks_at_s = self.now_s + limit_s, self.now_s
         while True:
@@ -191,33 +191,33 @@ class World:
             action(*of)
 
     def run_task(self, task: Task, *, limit_s: float) -> Any:
-        """Until one participant is done; gives its result or raises its error."""
+        """Run until a task has ended. Return its result, or raise its error."""
         assert self.run(lambda: task.done, limit_s=limit_s), f"{task.name} is still under way after {limit_s} s"
         if task.error is not None:
             raise task.error
         return task.result
 
     def later(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Something that happens to the world rather than in it."""
+        """Schedule an action outside the simulated nodes."""
         self._at(self.now_s + delay_s, action)
 
     def give(self, task: Task, turn: int, result: Any, error: BaseException | None) -> None:
-        """Resume a participant with what it waits for, if it still does so since that turn."""
+        """Resume a task with a result, if it still waits since that turn."""
         self._resume(task, result, error, turn)
 
     def expect(self, task: Task, within_s: float, error: BaseException) -> int:
-        """Raise an error in a participant that is given nothing in time; return the turn to give it in."""
+        """Raise the error in the task unless a result comes in time. Return the task's turn, for `give`."""
         self._later(task, within_s, error=error)
         return task.turn
 
     def when_done(self, task: Task, action: Callable[[Task], None]) -> None:
-        """Call `action` once a participant has come to its end, whichever that is."""
+        """Call `action` once a task has ended, for whatever reason."""
         if task.done:
             action(task)
         else:
             task.when_done.append(action)
 
-    # -- the agenda --------------------------------------------------------------------------------
+    # -- scheduled events --------------------------------------------------------------------------
 
     def _at(self, time_s: float, action: Callable[..., None], *of: Any) -> None:
         heapq.heappush(self._agenda, (time_s, next(self._order), action, of))
@@ -233,7 +233,7 @@ class World:
             return
         if task.node.paused_until_s > self.now_s:
             if _has_not_begun(task.steps):
-                # The story may be over before it begins.
+                # The run may end before the task begins.
                 _graveyard.append(task.steps)
             self._at(task.node.paused_until_s, self._resume, task, result, error, turn)
             return
@@ -242,7 +242,7 @@ class World:
             effect = task.steps.send(result) if error is None else task.steps.throw(error)
         except StopIteration as stop:
             if task.generation != task.node.generation:
-                # In its last step its node went down: nobody hears of what it has done.
+                # The last step crashed the task's own node, so its result is lost.
                 self._end(task)
             else:
                 task.result = stop.value
@@ -272,11 +272,11 @@ class World:
             self._at(self.now_s, action, task)
 
     def _end(self, task: Task) -> None:
-        """Stop crashed participants between two effects, without running their clean-up code."""
+        """Stop the task of a crashed node between two effects, without running its clean-up code."""
         task.error = NodeCrashed()
         self._finish(task)
         if _has_not_begun(task.steps):
-            # It has nothing to clean up.
+            # A coroutine that has not begun has nothing to clean up.
             task.steps.close()
         _graveyard.append(task.steps)
 
@@ -317,13 +317,13 @@ class World:
         return self.random.uniform(0.0001, 0.003)
 
     def transit_s(self) -> float:
-        """Return how long the next message is under way."""
+        """Return the transit time of the next message."""
         late = self._happens(self.network.delay)
         self.messages_delayed += late
         return self._latency_s() + (self.random.uniform(0.0, self.network.delay_s_max) if late else 0.0)
 
     def times(self) -> int:
-        """Return how often the next message arrives, unless it is lost."""
+        """Return the number of times that the next message arrives, unless it is lost."""
         twice = self._happens(self.network.duplicate)
         self.messages_duplicated += twice
         return 2 if twice else 1
@@ -391,7 +391,7 @@ class World:
 
     def _close(self, task: Task, effect: fx.Close) -> None:
         self._break(end_of(effect.connection))
-        # Wake another participant that waits at this end.
+        # Wake another task that waits at this end.
         self._wake_receiver(end_of(effect.connection))
         self._later(task, 0.0)
 
@@ -414,7 +414,7 @@ class World:
         self._later(task, 0.0)
 
     def _read_from_memory(self, task: Task, effect: fx.ReadFromMemory) -> None:
-        """Return each part, or None for a part that is not in memory, at random."""
+        """Return each part that is in the page cache, or None for each other part. The choice is random."""
         found: list[bytes | None] = []
         for path, offset, length in effect.parts:
             try:
@@ -504,7 +504,7 @@ class World:
         ) else None
 
     def _break(self, connection: SimulatedConnection) -> None:
-        """Hangs up: the other side notices after what is under way, unless it is never told."""
+        """Close a connection. The other side notices after data in transit, unless the network is cut."""
         connection.broken = True
         other = connection.other
         if other.broken or other.stalled or self.network.separates(connection.node, other.node):
@@ -518,18 +518,18 @@ class World:
         self._at(delay_s, notice)
 
 
-#: Generators of crashed participants are kept from being closed, which would run their `finally` blocks, for as
-#: long as their world lasts: with them all of it is kept, its disks too.
+#: Generators of crashed tasks. If they were closed, their `finally` blocks would run, so they are kept until the
+#: next world begins. They keep their whole world in memory, with its disks.
 _graveyard: list[Steps] = []
 
 
 def _has_not_begun(steps: Steps) -> bool:
-    """Return whether it is a coroutine that Python would complain of if nobody closed it."""
+    """Return whether this is a coroutine that Python would warn about unless it is closed."""
     return isinstance(steps, Coroutine) and inspect.getcoroutinestate(steps) == inspect.CORO_CREATED
 
 
 def _empty_graveyard() -> None:
-    """Before another world begins. What the clean-up code wants done is not done."""
+    """Close all kept generators before another world begins. Effects of their clean-up code are ignored."""
     while _graveyard:
         steps = _graveyard.pop()
         for _ in range(_CLEAN_UP_EFFECTS_MAX):
@@ -537,6 +537,6 @@ def _empty_graveyard() -> None:
                 steps.close()
                 break
             except RuntimeError:
-                continue  # it ignored that it was closed, and wants an effect
+                continue  # it refused to close, and wants another effect
             except Exception:
                 break

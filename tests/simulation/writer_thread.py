@@ -1,7 +1,7 @@
-"""The thread that writes entries of the log, as the coordinator's event loop sees it: in its own time.
+"""A simulation of the thread that writes log entries: the coordinator's event loop hears of them later.
 
-An entry is in the log at one moment and the loop hears of it at a later one, after others have had their turn. The
-node may crash between the two: then the entry is there, and nobody was told.
+An entry is in the log at one moment, and the loop hears of it later, after other work. If the node crashes between
+the two, the entry exists although nobody was told.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from peacefs.protocol.errors import ServiceUnready
 from peacefs.runtime import effects as fx
 
 _WRITE_S_MAX = 0.004
-#: Maximum delays before the loop learns of an entry, since it may be busy. One is drawn for each entry.
+#: Maximum delays before the loop hears of an entry, because it may be busy. One is drawn for each entry.
 _HEARD_AFTER_S = (0.001, 0.004, 0.02, 0.3)
-#: Longer than any wait.
+#: Longer than any wait in a test.
 _PATIENCE_S = 100_000.0
 
 
 class WriterThread:
-    """A `group_commit.Run` in the world's time. Dies with the node's present life."""
+    """A `group_commit.Run` in the world's time. It ends with the current life of its node."""
 
     def __init__(
         self, world: World, node: Node, random: Random, reaches_journal: Callable[[], bool] = lambda: True
     ) -> None:
-        """While `reaches_journal` returns False, the thread tries again, and the loop goes on."""
+        """While `reaches_journal` returns False, the thread retries; the event loop continues meanwhile."""
         self._world = world
         self._node = node
         self._generation = node.generation
@@ -65,11 +65,11 @@ class WriterThread:
         self.later(self._random.uniform(0.0, _WRITE_S_MAX), write)
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Call `action` on the loop after all callbacks that are ready."""
+        """Call `action` on the event loop after all callbacks that are ready."""
         self.later(0.0, action)
 
     def close(self) -> None:
-        """Do nothing: simulated processes are only killed."""
+        """Do nothing: simulated processes only end when killed."""
 
     def _tell(self, done: Callable[[BaseException | None], None], error: BaseException | None) -> None:
         try:
@@ -83,7 +83,7 @@ class WriterThread:
         return self._node.up and self._node.generation == self._generation
 
     def later(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Call `action` after a delay, if the process still lives; after its pause, if it is paused then."""
+        """Call `action` after a delay if the process still lives, and not before the end of a pause."""
 
         def act() -> None:
             if not self._lives:
@@ -97,13 +97,13 @@ class WriterThread:
 
 
 def raise_failed_check(fault: BaseException) -> None:
-    """Raise the AssertionError of a check that failed during a write. The store wraps it like any other error."""
+    """Raise the AssertionError of a check that failed during a write. The store wraps every error."""
     if isinstance(fault.__cause__, AssertionError):
         raise fault.__cause__
 
 
 class SimulatedCommits(Commits):
-    """The product's commits over a simulated thread, as the service's event loop uses them."""
+    """The product's commits over a simulated thread, as on the service's event loop."""
 
     def __init__(
         self,

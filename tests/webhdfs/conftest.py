@@ -1,4 +1,4 @@
-"""Both sides of WebHDFS in this process: real namespace, chunk store and HTTP servers, ports chosen freely."""
+"""Both sides of WebHDFS in this process: real namespace, chunk store and HTTP servers, on free ports."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Reply:
 
     @property
     def error(self) -> tuple[int, str, str]:
-        """Status, Java class and message of a RemoteException."""
+        """The status, Java class and message of a RemoteException."""
         remote = self.json["RemoteException"]
         assert remote["exception"] == remote["javaClassName"].rsplit(".", 1)[-1].rsplit("$", 1)[-1]
         return self.status, remote["javaClassName"], remote["message"]
@@ -111,7 +111,7 @@ class Served:
         tls: TlsIdentity | None = None,
         framed: Callable[[], asyncio.Protocol] | None = None,
     ) -> None:
-        """With `framed` connections of our own client are answered, too."""
+        """Create a server, not running yet. With `framed`, it also accepts connections of our own client."""
         self._tls = tls
         self._framed = framed
         self._socket = listen("127.0.0.1", 0)
@@ -139,7 +139,7 @@ class Served:
         assert not self._thread.is_alive()
 
     def request(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
-        """One request on a connection of its own, exactly as given: nothing is encoded or followed."""
+        """Send one request on a new connection as given: no encoding, no redirects."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)
         try:
             connection.request(method, target, body=body, headers=headers or {})
@@ -165,17 +165,17 @@ def _fail(fault: MetadataFault) -> None:
 
 
 async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
-    """Run a server that does not speak WebHDFS."""
+    """Respond to a request that is not for WebHDFS."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
     await send({"type": "http.response.body", "body": b"REST"})
 
 
 class GatewayLinks(NoLinks):
-    """Links over which gateways of this process are asked to show what they write; all else is lost."""
+    """Links that ask gateways of this process to flush their uploads; all other messages are lost."""
 
     def __init__(self) -> None:
         self.gateways: dict[str, Served] = {}
-        #: All that was asked.
+        #: All flush requests.
         self.asked: list[FlushUploads] = []
 
     def ask(self, node: str, message: Message, answered: Callable[[Message], None]) -> None:
@@ -205,7 +205,7 @@ class NameSide:
         *,
         open_to_all: bool = True,
     ) -> None:
-        """With `open_to_all` every user may begin in the root."""
+        """Create a namespace. With `open_to_all`, every user may create names in the root."""
         self.links = links or NoLinks()
         self._access_time_precision_s = access_time_precision_s
         self._read_token_lifetime_s = read_token_lifetime_s
@@ -220,7 +220,7 @@ class NameSide:
         self.cluster = self._core.cluster
         self.cluster.loaded()
         self._signer = signer
-        #: The datanode that speaks, as far as one can tell.
+        #: The datanode that sends the control calls, as far as the coordinator can tell.
         self.gateway = "dn-1"
         self.context: OperationContext
         self.files: Files
@@ -250,7 +250,7 @@ class NameSide:
         return DurableResponses(WebHdfs(self.files, elsewhere), durable)
 
     def commit_now(self, change: Callable[[Any], Any]) -> Any:
-        """Return a change of the namespace, from any thread."""
+        """Commit a change of the namespace, from any thread. Return its result."""
 
         async def commit() -> Any:
             return run_now(self._metadata, change)
@@ -275,7 +275,7 @@ class NameSide:
         self.cluster.report(now, node, ReportChunks([], True))
 
     def call(self, message: Message, timeout_s: float) -> Message:
-        """Return the control calls of writers and readers, as a datanode's link carries them."""
+        """Carry a control call of a writer or reader, as a datanode's link does. Return the answer."""
         answers: dict[type[Message], Callable[[Any], Any]] = {
             AllocateChunk: lambda m: self.files.writing.allocate(m, None),
             CompleteFile: lambda m: self.files.writing.complete(m, None),
@@ -298,7 +298,7 @@ class NameSide:
     def ask(
         self, method: str, path: str, op: str, headers: dict[str, str] | None = None, **query: object
     ) -> Reply:
-        """Return an operation on a path, which is percent-encoded here."""
+        """Request an operation on a path. The path is percent-encoded here."""
         named = "".join(f"&{name.replace('_', '.')}={quote(str(value))}" for name, value in query.items())
         return self.served.request(method, f"/webhdfs/v1{quote(path)}?op={op}{named}", headers=headers)
 
@@ -311,7 +311,7 @@ class NameSide:
         self.served.run(drop())
 
     def gives_up(self, chunk: int) -> bool:
-        """Return whether the holders of its replicas are told to delete them."""
+        """Return whether the coordinator has told the holders of the chunk to delete their replicas."""
         return chunk in self.cluster.assignments
 
     def close(self) -> None:
@@ -322,7 +322,7 @@ class NameSide:
 
 @dataclass
 class DataSide:
-    """A datanode's store and data server, with the gateway before them."""
+    """A datanode's store and data server, and its gateway."""
 
     node: str
     directory: Path
@@ -401,7 +401,7 @@ class DataSide:
         return redirect.headers["location"].removeprefix(prefix[:-1])
 
     def staged(self) -> list[Path]:
-        """Chunks that are being written to files of their own."""
+        """Return the files of chunks that are being written."""
         return [entry for entry in self.directory.rglob("*") if entry.is_file() and "staging" in entry.parts]
 
     def close(self) -> None:
@@ -418,7 +418,7 @@ def signer() -> Signer:
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[NameSide]:
-    """Yield a name side that knows one datanode, which nobody asks for data."""
+    """Yield a name side with one datanode, which is never asked for data."""
     side = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(side), side.served:
         side.register("dn-1", 9866, 9864)
@@ -432,7 +432,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[D
     with contextlib.closing(names), names.served:
         limits = GatewayLimits(
             body_idle_timeout_s=1.0,
-            # The display of a file while it is written is for test_under_construction.
+            # test_under_construction covers the visibility of unfinished files.
             upload_pause_s=math.inf,
             queue_timeout_s=1.0,
             threads=1,
@@ -448,13 +448,13 @@ def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[D
 
 @pytest.fixture(scope="session")
 def serve() -> Callable[[Callable[[], App]], Served]:
-    """Put an application behind a real server: `with serve(build) as served`."""
+    """Return the class that runs an application behind a real server: `with serve(build) as served`."""
     return Served
 
 
 @pytest.fixture(scope="session")
 def stock_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One JVM for all tests of Hadoop's own client; each module has clusters and clients of its own."""
+    """Yield one JVM for all tests of Hadoop's own client; each module creates its own clusters and clients."""
     from support.stock_hadoop import running_gateway
 
     with running_gateway(tmp_path_factory.mktemp("java")) as gateway:

@@ -26,7 +26,7 @@ def side_with(directory: Path, signer: Signer, precision_s: float) -> Iterator[N
 
 
 def accessed_ms_after_a_read(side: NameSide, accessed_ms: int) -> int:
-    """Read a file whose access time is set, and return the time that it has once all is written."""
+    """Read a file with the given access time. Return its access time after all updates are written."""
     with PeaceFileSystem(f"http://127.0.0.1:{side.port}", user="ann") as files:
         files.open_for_writing("/f", overwrite=True).close()
         files.set_times("/f", accessed_ms=accessed_ms)

@@ -1,4 +1,4 @@
-"""ACLs over WebHDFS: shown and changed to the letter of HDFS, and enforced."""
+"""ACLs over WebHDFS: displayed, changed and enforced exactly as in HDFS."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def side(tmp_path_factory, signer):
 
 @pytest.fixture
 def ask(side):
-    """Asks in the name of a user."""
+    """Request an operation as a user."""
 
     def ask(user, method, path, op, **query):
         return side.ask(method, path, op, user_name=user, **query)
@@ -37,7 +37,7 @@ def ask(side):
 
 @pytest.fixture
 def home(ask, request):
-    """Return a directory of ann's."""
+    """Return a directory that ann owns."""
     path = "/acls-" + re.sub(r"\W+", "-", request.node.name)
     assert ask("ann", "PUT", path, "MKDIRS", permission="750").json == {"boolean": True}
     return path
@@ -143,7 +143,7 @@ def test_bad_acl_is_refused_with_hdfss_exception_in_one_line(ask, home, op, spec
     assert refused[:2] == (status, kind)
     assert words in refused[2] and "\n" not in refused[2]
     if kind == ACL:
-        # HDFS says where.
+        # HDFS appends the path.
         assert refused[2].endswith(f" Path: {home}")
     assert acl(ask, home)["entries"] == []
 

@@ -24,12 +24,12 @@ NOT_FOUND = "java.io.FileNotFoundException"
 
 @pytest.fixture
 def path(request):
-    """Return a file name of the test's own."""
+    """Return a file name for this test."""
     return f"/append/{request.node.name}"
 
 
 def append(data, path, content):
-    """APPEND in its two steps, if the first leads to a second."""
+    """Send an APPEND in two steps. Return the first answer if it is not a redirect."""
     redirect = data.names.ask("POST", path, "APPEND")
     if redirect.status != 307:
         return redirect
@@ -41,7 +41,7 @@ def length(data, path):
 
 
 def lease_of(data, signer, path, holder):
-    """Take a lease like the gateway."""
+    """Take a lease as the gateway does."""
     token = signer.sign(FileAppend(2e9, path, holder, MIB, 1))
     return data.names.call(TakeLease(token, holder), 5.0)
 
@@ -217,7 +217,7 @@ def test_reader_sees_one_state_of_a_file_that_is_cut_while_it_is_opened(data, pa
     layout = namespace.layout
 
     def cut_behind_its_back(reader, inode):
-        """Cut the file right after its layout was read. Nothing else can run before that."""
+        """Truncate the file right after its layout was read, before anything else can run."""
         found = layout(reader, inode)
         data.names.commit_now(lambda tx: namespace.truncate(tx, parse_path(path), 2, 0))
         return found

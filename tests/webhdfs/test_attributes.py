@@ -1,4 +1,4 @@
-"""Extended attributes over WebHDFS and in our client, to the letter where stock clients depend on it."""
+"""Extended attributes over WebHDFS and in our client, exactly as in HDFS where stock clients depend on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IO = "java.io.IOException"
 
 @pytest.fixture
 def home(names, request):
-    """Return a directory of the test's own."""
+    """Return a directory for this test."""
     path = "/attributes-" + re.sub(r"\W+", "-", request.node.name)
     assert names.ask("PUT", path, "MKDIRS").json == {"boolean": True}
     return path

@@ -1,4 +1,4 @@
-"""Bodies that threads send themselves: complete, in order, in short turns, and never after their turn."""
+"""Response bodies that threads send: complete, in order, in short turns, and never after their turn."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from peacefs.service.body_socket import Turn, body_socket, direct_turn_bytes
 
 MIB = 1 << 20
 BODY = os.urandom(24 * MIB)
-#: More than lies between a server that sends and a client that does not read, who holds little.
+#: A small buffer, so that the response does not fit between the server and a client that does not read.
 CLIENT_HOLDS = 64 * 1024
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Yield a connection: the server's end, and that of a client which holds little."""
+    """Yield both ends of a connection with small buffers: the server's and the client's."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CLIENT_HOLDS)
         near = socket.create_connection(listener.getsockname())
@@ -112,7 +112,7 @@ def test_turn_says_that_its_client_has_gone(ends):
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with BODY: the first third from the loop, then threads, and what they leave from the loop."""
+    """Respond with BODY: the first third from the loop, then from threads, and from the loop what they leave."""
     client, third = body_socket(scope), len(BODY) // 3
     headers = [(b"content-length", b"%d" % len(BODY)), (b"x-by-threads", b"%d" % (client is not None))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -160,7 +160,7 @@ def test_client_that_takes_nothing_of_a_body_from_threads_is_cut_off(served, mon
     with served.connect() as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CLIENT_HOLDS)
         wire.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        # Enough for the loop's share, so that it is a thread that meets the client who stops.
+        # This is more than the loop's third, so a thread is sending when the client stops reading.
         assert len(_taken(wire, len(BODY) // 2)) == len(BODY) // 2
         wait_until(lambda: served.connections() == 0, "the server hangs up")
         received = _taken(wire, len(BODY))

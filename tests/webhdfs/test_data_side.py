@@ -1,4 +1,4 @@
-"""Files through a datanode's gateway: whole, in ranges, broken off, and never half."""
+"""Files through a datanode's gateway: whole, in ranges, interrupted, and never half written."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 @pytest.fixture
 def path(request):
-    """Return a file name of the test's own."""
+    """Return a file name for this test."""
     return f"/files/{request.node.name}"
 
 
 def head_of_upload(data, path, length, **query):
-    """Return the head of a second step whose body has this length."""
+    """Return the request head of a second step with a body of this length."""
     target = data.target(data.names.ask("PUT", path, "CREATE", **query))
     return f"PUT {target} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n".encode()
 
@@ -65,7 +65,7 @@ def test_written_bytes_are_read(data, path, size):
 
 
 def test_a_chunked_body_of_unknown_length_is_written(data, path):
-    """So does Hadoop's client send it, in pieces of 32 KiB."""
+    """Hadoop's client sends bodies like this, in pieces of 32 KiB."""
     content = os.urandom(3 * MIB)
     pieces = (content[at : at + 32768] for at in range(0, len(content), 32768))
     assert data.write(path, pieces).status == 201
@@ -87,7 +87,7 @@ def test_a_range_is_read_across_chunks(data, offset, length):
 
 
 def test_the_client_may_append_its_own_offset_to_the_redirect(data, path):
-    """A seek of Hadoop's client goes to the datanode directly."""
+    """For a seek, Hadoop's client goes to the datanode directly."""
     data.write(path, b"0123456789")
     target = data.target(data.names.ask("GET", path, "OPEN"))
     without = target.replace("&offset=0", "")
@@ -153,7 +153,7 @@ def test_the_name_appears_with_the_last_byte_and_the_second_writer_loses(data, p
     assert data.read(path).body == b"third"
 
 
-# -- broken off ------------------------------------------------------------------------------------------
+# -- interrupted -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sent", [10, 3 * MIB], ids=["small", "large"])
@@ -220,7 +220,7 @@ def test_more_long_uploads_than_threads_wait_and_then_are_told(data, path):
 def test_a_reader_that_hangs_up_frees_its_place(data, path):
     data.write(path, bytes(8 * MIB))
     target = data.target(data.names.ask("GET", path, "OPEN"))
-    for _ in range(4):  # twice as many as there are places
+    for _ in range(4):  # twice as many as the gateway accepts at a time
         with data.served.connect() as wire:
             wire.sendall(f"GET {target} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
             assert wire.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -228,7 +228,7 @@ def test_a_reader_that_hangs_up_frees_its_place(data, path):
 
 
 def test_a_slow_reader_gets_the_same_bytes(data, path):
-    """Pieces wait to be sent while the next are fetched."""
+    """Some pieces wait to be sent while the next ones are fetched."""
     content = os.urandom(12 * MIB)
     data.write(path, content)
     target = data.target(data.names.ask("GET", path, "OPEN"))
@@ -309,7 +309,7 @@ def test_replaced_file_is_read_by_who_has_opened_it_until_its_replicas_are_dropp
 
 @pytest.mark.evidence("visible-is-readable")
 def test_version_of_a_file_of_very_many_chunks_is_the_one_that_was_opened(data, path, monkeypatch):
-    """Its chunks are too many for the token."""
+    """The file has too many chunks for the token."""
     monkeypatch.setattr("peacefs.coordinator.operations.read.read_token_chunks_max", 2)
     content = os.urandom(3 * MIB)
     data.write(path, content, blocksize=MIB)
@@ -391,7 +391,7 @@ def test_many_small_files_at_once(data, path):
 
 @pytest.fixture
 def fsspec_files(data):
-    """Fsspec's own WebHDFS client."""
+    """Yield fsspec's own WebHDFS client."""
     fsspec = pytest.importorskip("fsspec")
     files = fsspec.filesystem(
         "webhdfs", host="127.0.0.1", port=data.names.port, user="alice", skip_instance_cache=True
@@ -401,7 +401,7 @@ def fsspec_files(data):
 
 
 def test_fsspecs_client_writes(data, path, fsspec_files):
-    """It creates an empty file, then posts one block after the other to one and the same URL of an APPEND."""
+    """It creates an empty file, and then posts one block after another to the same APPEND URL."""
     content = os.urandom(3 * MIB + 5)
     with fsspec_files.open(path, "wb", block_size=MIB) as opened:
         for at in range(0, len(content), 100_000):
@@ -462,13 +462,13 @@ def test_a_checksum_is_of_what_the_file_holds_and_not_of_its_chunks(data, path, 
 
 
 def block_sums(block):
-    """Return HDFS's checksum of a block: the CRC32C of every 512 bytes, in an MD5."""
+    """Return HDFS's checksum of a block: the MD5 of the CRC32Cs of every 512 bytes."""
     sums = [crc32c(block[at : at + 512]).to_bytes(4, "big") for at in range(0, len(block), 512)]
     return hashlib.md5(b"".join(sums)).digest()
 
 
 def test_one_block_and_none_have_the_checksums_that_hdfs_gives_them(data, path):
-    """HDFS hashes the unused part of a buffer with the MD5s; of an empty file that is all there is."""
+    """HDFS also hashes the unused part of its buffer of MD5s. For an empty file, only that is hashed."""
     data.write(f"{path}/one", b"x" * 1000)
     padded = block_sums(b"x" * 1000) + bytes(16)
     assert checksum(data, f"{path}/one") == {

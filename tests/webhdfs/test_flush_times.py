@@ -1,4 +1,4 @@
-"""When an upload is shown, flushed and renewed; the names that were begun; uploads by name: decisions alone."""
+"""When uploads become visible, are flushed and renewed; begun names; uploads by name. Only the decisions."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_upload_that_is_asked_for_before_it_comes_is_waited_for():
         with open_uploads.entered(Shown(), "soon", "its holder"):
             assert (await asked).missing == ["never"]
             assert (await open_uploads.flush(FlushUploads(["its holder"], 0.0))).missing == []
-        # It has ended: nobody waits for it.
+        # The upload has ended, so the gateway does not wait for it.
         async with asyncio.timeout(60):
             assert (await open_uploads.flush(FlushUploads(["soon"], 3600.0))).missing == ["soon"]
 

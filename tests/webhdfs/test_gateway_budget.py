@@ -17,7 +17,7 @@ def test_an_upload_waits_for_what_another_gives_back():
         budget = BufferBudget(100, queue_timeout_s=5)
         first, second, third = BufferShare(budget), BufferShare(budget), BufferShare(budget)
         await first.take(90)
-        await second.take(20)  # overdraws
+        await second.take(20)  # exceeds the budget
         waiting = asyncio.create_task(third.take(30))
         await asyncio.sleep(0.01)
         assert not waiting.done()
@@ -35,7 +35,7 @@ def test_upload_that_waits_too_long_is_told_to_come_again():
         budget = BufferBudget(10, queue_timeout_s=0.05)
         one, two = BufferShare(budget), BufferShare(budget)
         await one.take(10)
-        await one.take(10)  # overdraws, and may go on doing so
+        await one.take(10)  # exceeds the budget, and may continue to do so
         with pytest.raises(Overloaded, match="memory is full of other uploads"):
             await two.take(1)
         one.close()
@@ -50,7 +50,7 @@ def test_client_whose_uploads_hold_its_share_leaves_room_to_others():
         hogs = [BufferShare(budget, "hog") for _ in range(3)]
         other = BufferShare(budget, "other")
         await hogs[0].take(60)
-        await hogs[1].take(10)  # overdraws the share, so that one of them can finish
+        await hogs[1].take(10)  # exceeds its share, so that one of them can finish
         with pytest.raises(Overloaded):
             await hogs[2].take(1)
         await other.take(30)
@@ -66,7 +66,7 @@ def test_client_whose_uploads_hold_its_share_leaves_room_to_others():
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.evidence("everything-is-bounded")
 def test_uploads_that_grow_side_by_side_all_finish_within_a_chunk_of_the_budget(seed):
-    """Each holds its part of a chunk of 50 until that is full: a plain limit of 100 would stop them all."""
+    """Each upload holds up to a chunk of 50; a strict limit of 100 would block all of them."""
     chunk, limit = 50, 100
     held = 0
     most = 0
@@ -98,7 +98,7 @@ def test_uploads_that_grow_side_by_side_all_finish_within_a_chunk_of_the_budget(
 
 
 def receiver(*events):
-    """Return an ASGI `receive` that gives these events and then blocks."""
+    """Return an ASGI `receive` that returns these events and then blocks."""
     pending = list(events)
 
     async def receive():
@@ -135,7 +135,7 @@ def test_a_writer_gives_a_chunk_back_when_it_takes_the_first_byte_of_the_next():
         upload.stream.finish()
         for taken, returned in ((10, []), (1, [10]), (9, [10]), (5, [10, 10])):
             assert len(upload.stream.take(taken)) == taken
-            await asyncio.sleep(0)  # the stream is read on another thread: the news comes by the loop
+            await asyncio.sleep(0)  # another thread reads the stream, and the result arrives through the loop
             assert ledger.returned == returned
         upload.close()
         assert ledger.returned == [10, 10, 5]

@@ -1,4 +1,4 @@
-"""The bounds of the HTTP server: silence, slowness, size and nonsense end a connection, if it can, in words."""
+"""Limits of the HTTP server: silent, slow, oversized and malformed requests end the connection with an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from peacefs.service.http_server import listen
 
 
 async def application(scope, receive, send):
-    """Answers with the length of the path; /body reads the body; /stream sends until it is stopped."""
+    """Respond with the length of the path. /body reads the body; /stream sends until it is stopped."""
     if scope["path"] == "/body":
         while (await receive()).get("more_body"):
             pass
@@ -88,7 +88,7 @@ def test_a_drip_of_header_bytes_does_not_extend_the_deadline(served, monkeypatch
 
 
 def test_a_connection_that_was_answered_outlives_the_first_byte_deadline(served, monkeypatch):
-    """The JDK's pool keeps sockets for 5 s, others longer: keep-alive has a time of its own."""
+    """The JDK's pool keeps idle sockets for 5 s, others longer, so keep-alive has a separate timeout."""
     monkeypatch.setattr(http_server, "http_first_byte_timeout_s", 0.1)
     with served.connect() as wire:
         for _ in range(2):
@@ -179,7 +179,7 @@ def test_bytes_that_are_not_http_are_refused_in_words(served, sent, why):
 
 
 def test_a_request_line_in_raw_utf_8_is_taken_as_hadoops_client_sends_it(served):
-    """Not percent-encoded, here in two segments and on a connection that has been used."""
+    """The path is not percent-encoded. It comes in two segments, the second time on a used connection."""
     with served.connect() as wire:
         for _ in range(2):
             line = "GET /ü日 HTTP/1.1\r\nhost: x\r\n\r\n".encode()
@@ -231,7 +231,7 @@ def ask(wire: socket.socket) -> None:
 
 
 class RecordingTransport:
-    """Record a transport's calls, write by write."""
+    """Records the calls of a transport, including each write."""
 
     def __init__(self):
         self.writes = []
@@ -266,7 +266,7 @@ def test_a_body_is_put_together_once_and_one_piece_is_not_copied_at_all():
 
 
 def test_answers_come_without_delay(served):
-    """Head and body written one by one can cost each request 40 ms."""
+    """Separate writes of head and body can delay each request by 40 ms."""
     took = []
     with served.connect() as wire:
         for _ in range(30):
@@ -318,7 +318,7 @@ def test_server_that_nobody_asks_for_anything_is_not_woken_and_ends_when_it_is_t
     monkeypatch.setattr(http_server.HttpServer, "on_tick", look)
     with serve(lambda: application) as served:
         assert served.request("GET", "/four").status == 200
-        time.sleep(0.5)  # uvicorn looks ten times a second
+        time.sleep(0.5)  # uvicorn's tick runs ten times a second
     assert looks == [0]
 
 

@@ -1,4 +1,4 @@
-"""The HTTP server over TLS: inside, requests as ever; strangers are few, quick, and told what is wrong."""
+"""The HTTP server over TLS: requests work as without it; handshakes are limited in number and time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HANDSHAKE_S = 1.0
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with its scheme and the length of the body."""
+    """Respond with the scheme and the length of the body."""
     length, more = 0, True
     while more:
         event = await receive()
@@ -85,7 +85,7 @@ def test_https_speaks_both_versions_that_are_safe(served, trusting, version):
 
 def test_older_version_of_tls_is_refused(served, trusting):
     with warnings.catch_warnings():
-        # Python itself would rather not.
+        # Python warns about this version.
         warnings.simplefilter("ignore", DeprecationWarning)
         trusting.minimum_version = trusting.maximum_version = ssl.TLSVersion.TLSv1_1
     trusting.set_ciphers("ALL:@SECLEVEL=0")

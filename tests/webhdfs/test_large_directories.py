@@ -1,7 +1,7 @@
-"""The cost of a listing, and how long it holds the coordinator's event loop, whatever the directory holds.
+"""The cost of a listing, and how long it blocks the coordinator's event loop, for any size of directory.
 
-A directory may hold a million names. Work is counted in calls of functions and in statuses that are encoded, which
-are the same on every machine and at every load.
+A directory may have a million names. The tests count function calls and encoded statuses, which do not depend on
+the machine or its load.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.tokens import Signer
 
-#: Beyond what is counted as remaining, so that the larger is no more work for that reason either.
+#: Both sizes exceed the maximum for `remainingEntries`, so that counting costs the same in both.
 SMALL, LARGE = list_remaining_max + 3 * list_page_entries, 4 * list_remaining_max
 _FILE = Inode(0, InodeKind.FILE, 0o644, "hdfs", "hdfs", 1, 1, 100, 1 << 26, 3)
 
 
 class Turn(NamedTuple):
-    """The work between two moments at which somebody else could go on."""
+    """The work between two moments at which another task could run."""
 
     calls: int
     cpu_s: float
@@ -77,7 +77,7 @@ class Names:
             tx.add_entry(directory, f"name-{number:07}", tx.add_inode(_FILE))
 
     def count(self, _frame: Any, event: str, _of: Any) -> None:
-        """For `sys.setprofile`."""
+        """Count calls, for `sys.setprofile`."""
         self.calls += event in ("call", "c_call")
 
     async def ask(self, path: str, query: str, sent: Callable[[bytes], None] = lambda piece: None) -> Any:
@@ -105,7 +105,7 @@ class Names:
 
     @asynccontextmanager
     async def others(self) -> AsyncIterator[list[Turn]]:
-        """Somebody else who asks for one status after the other: how much is done between two of his."""
+        """Let another task request one status after another. Yield a list of the work between its requests."""
         turns: list[Turn] = []
         over = asyncio.Event()
 
@@ -142,7 +142,7 @@ def run(story: Awaitable[Any]) -> Any:
 
 
 async def list_whole(names: Names, size: int) -> tuple[list[str], list[int], list[Turn]]:
-    """Return the names, how many statuses each piece of the answer held, and what others saw meanwhile."""
+    """Return the names, the number of statuses in each piece of the answer, and the turns of another task."""
     pieces: list[int] = []
     async with names.others() as turns:
         listed = await names.ask(
@@ -161,7 +161,7 @@ def test_a_whole_listing_comes_in_pages_between_which_others_are_answered(names:
         assert turns[-1].answered >= pages - 1, "somebody was answered between any two pages"
     most_small, most_large = (max(turn.calls for turn in turns) for _, _, turns in (small, large))
     assert most_large <= 1.05 * most_small, "the larger a directory, the longer a page holds the event loop"
-    # The time of one turn may be anything on a machine that is busy; that of most of them is not.
+    # On a busy machine a single turn may take any time, but the median is stable.
     median_small, median_large = (
         statistics.median(turn.cpu_s for turn in turns if turn.calls > most_small / 2)
         for _, _, turns in (small, large)
@@ -184,7 +184,7 @@ async def page_cost(names: Names, size: int, after: int) -> int:
 
 @pytest.mark.evidence("loop-is-free")
 def test_a_page_costs_the_same_wherever_it_is_and_whatever_follows(names: Names) -> None:
-    """The entries that follow are counted, up to a limit."""
+    """The remaining entries are counted, up to a limit."""
     usual = run(page_cost(names, SMALL, 0))
     assert usual > 0
     for after in range(0, LARGE - list_page_entries, LARGE // 7):

@@ -34,20 +34,20 @@ from peacefs.service.body_socket import Turn
 from .conftest import DataSide, NameSide
 
 MIB = 1 << 20
-#: More than lies between a gateway that sends and a client that does not read, who holds little.
+#: A small buffer, so that the response does not fit between the gateway and a client that does not read.
 LARGE = 16 * MIB
 CLIENT_HOLDS = 64 * 1024
 
 
 @pytest.fixture
 def path(request):
-    """Return a file name of the test's own."""
+    """Return a file name for this test."""
     return f"/large/{request.node.name}"
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory, signer) -> Iterator[dict[int, DataSide]]:
-    """Two datanodes of one name side, by the ports of their gateways: each file has a replica on both."""
+    """Yield two datanodes of one name side, by the ports of their gateways. Each file has a replica on both."""
     names = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(names), names.served, contextlib.ExitStack() as stack:
         sides = [DataSide(f"dn-{n}", tmp_path_factory.mktemp(f"dn-{n}"), names, signer) for n in (1, 2)]
@@ -60,7 +60,7 @@ def pair(tmp_path_factory, signer) -> Iterator[dict[int, DataSide]]:
 
 
 class Opened:
-    """A large file of `pair` that is about to be read at one of them."""
+    """A large file on both datanodes of `pair`, opened at one of them."""
 
     def __init__(self, pair: dict[int, DataSide], path: str) -> None:
         names = next(iter(pair.values())).names
@@ -74,7 +74,7 @@ class Opened:
 
     @property
     def replica(self) -> Path:
-        """Its file on the datanode whose gateway is asked."""
+        """The file of its replica on the datanode whose gateway is asked."""
         (chunk,) = (
             file
             for file in self.here.directory.rglob("*")
@@ -84,7 +84,7 @@ class Opened:
 
     @contextlib.contextmanager
     def begun(self) -> Iterator[Any]:
-        """Yield a client that has read the head of the answer, and the first bytes of its body."""
+        """Yield the response stream of a client that has read the head but not the body."""
         with self.here.served.connect() as wire, wire.makefile("rb") as answer:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, CLIENT_HOLDS)
             wire.sendall(f"GET {self.target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
@@ -121,7 +121,7 @@ def own_pieces(opened, monkeypatch):
     return begins
 
 
-# -- what lies here --------------------------------------------------------------------------------------
+# -- local reads -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("block_bytes", [2 * MIB, 64 * MIB], ids=["chunks", "chunk"])
@@ -147,7 +147,7 @@ def test_a_large_file_that_lies_here_is_read_without_a_data_connection(data, pat
 
 @pytest.mark.evidence("client-stops-reading")
 def test_a_client_that_stops_reading_over_tls_holds_three_pieces_at_most():
-    """One is with the transport, one waits for it, and one is read."""
+    """The transport holds one piece, one waits for the transport, and one is being read."""
     given, taken = [], []
     room = asyncio.Semaphore(0)
 
@@ -159,7 +159,7 @@ def test_a_client_that_stops_reading_over_tls_holds_three_pieces_at_most():
             return b"x" * 10
 
     async def send(message) -> None:
-        """As uvicorn's: what was sent before has to leave, then this is the transport's."""
+        """Send as uvicorn does: wait until earlier data has left, then pass this to the transport."""
         if message["type"] == "http.response.body":
             await room.acquire()
             taken.append(message)
@@ -185,7 +185,7 @@ def test_a_client_that_stops_reading_over_tls_holds_three_pieces_at_most():
     asyncio.run(stalled())
 
 
-# -- what fails here -------------------------------------------------------------------------------------
+# -- local faults ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at", [0, LARGE // 2 + 70_000, LARGE - 1], ids=["first", "middle", "last"])
@@ -217,7 +217,7 @@ def test_a_replica_whose_file_is_gone_is_read_elsewhere(opened, own_pieces):
 
 @pytest.fixture
 def hung_from(opened, monkeypatch):
-    """Given an offset: from there on the disk gives the gateway nothing until it is released."""
+    """Return a function that lets the disk hang from an offset on. It returns the event that ends the hang."""
     store, released = opened.here.store, threading.Event()
     read_blocks = store.read_blocks
     monkeypatch.setattr(opened.here.local_large_reads, "_timeout_s", 0.1)
@@ -264,7 +264,7 @@ def _is_open(path: Path) -> bool:
 
 
 class HungDisk:
-    """A chunk server whose disk gives nothing until it is released, and then has no replica."""
+    """A chunk server whose disk hangs until it is released, and then has no replica."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -280,7 +280,7 @@ class HungDisk:
 
 
 class LateDisk:
-    """A chunk server whose disk gives one piece, and the next when it is released."""
+    """A chunk server whose disk returns one piece at once, and the next ones when it is released."""
 
     def __init__(self) -> None:
         self.released = fx.Ticket()

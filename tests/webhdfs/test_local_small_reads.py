@@ -26,13 +26,13 @@ from peacefs.runtime import effects as fx
 
 @pytest.fixture
 def path(request):
-    """Return a file name of the test's own."""
+    """Return a file name for this test."""
     return f"/own/{request.node.name}"
 
 
 @pytest.fixture
 def unconnected(data, monkeypatch):
-    """Yield a gateway that can connect to no data server, not even its own."""
+    """Return a gateway that can connect to no data server, not even its own."""
 
     def connect(address, name):
         raise PeerUnreachable(f"{name} is out of reach")
@@ -87,7 +87,7 @@ def local_small_reads(data: Any, **options: float) -> Iterator[LocalSmallReads]:
 
 
 def wanted_of(data: Any, path: str) -> tuple[ReadFile, list[ChunkLayout]]:
-    """Return the request to the gateway, and the chunks of the file that the coordinator has named."""
+    """Return the request to the gateway, and the chunks that the coordinator has signed for it."""
     redirect = data.names.ask("GET", path, "OPEN")
     target, _, query = data.target(redirect).partition("?")
     scope = {"method": "GET", "raw_path": target.encode(), "query_string": query.encode()}
@@ -100,7 +100,7 @@ def wanted_of(data: Any, path: str) -> tuple[ReadFile, list[ChunkLayout]]:
 
 @pytest.fixture
 def remembering(data, tmp_path):
-    """Skips where the file system does not tell whether it would wait."""
+    """Skip the test if the file system does not support reads with RWF_NOWAIT."""
     (tmp_path / "file").write_bytes(b"x")
     with (tmp_path / "file").open("rb") as file:
         try:
@@ -110,7 +110,7 @@ def remembering(data, tmp_path):
 
 
 def threads_of(own: LocalSmallReads, data: Any) -> list[bool]:
-    """Note each turn of a thread that `own` has begun from now on."""
+    """Return a list to which each later turn of a thread of `own` is appended."""
     turns: list[bool] = []
     submit = own._threads.submit
 
@@ -200,7 +200,7 @@ def test_kept_file_that_rots_is_reported_and_never_handed_out(data, path):
 
 
 def kept_open(data: Any) -> int:
-    """Return how many descriptors this process holds of files in the store."""
+    """Return the number of this process's open descriptors for files in the store."""
     count = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -227,7 +227,7 @@ def test_a_segment_stays_open_for_the_next_read_by_whichever_way(data, path):
 
 
 class HungDisk:
-    """A chunk server whose disk gives nothing until it is released."""
+    """A chunk server whose disk hangs until it is released."""
 
     def __init__(self) -> None:
         self.asked = 0

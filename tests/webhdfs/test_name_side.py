@@ -1,4 +1,4 @@
-"""The coordinator's answers to a WebHDFS client, to the letter where stock clients depend on it."""
+"""The coordinator's answers to a WebHDFS client, exactly as in HDFS where stock clients depend on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AUTHORIZATION = "org.apache.hadoop.security.authorize.AuthorizationException"
 
 @pytest.fixture
 def home(names, request):
-    """Return a directory of the test's own."""
+    """Return a directory for this test."""
     path = f"/home/{request.node.name.partition('[')[0]}"
     assert names.ask("PUT", path, "MKDIRS").json == {"boolean": True}
     return path
@@ -232,7 +232,7 @@ def test_create_with_a_body_at_the_first_step_is_redirected_without_waiting_for_
             f"PUT /webhdfs/v1{home}/f?op=CREATE HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n".encode()
         )
         assert wire.recv(65536).startswith(b"HTTP/1.1 307 ")
-        # The body may come all the same; the connection stays of use.
+        # The body may still come; the connection remains usable.
         wire.sendall(bytes(1_000_000) + b"GET /webhdfs/v1/?op=GETHOMEDIRECTORY HTTP/1.1\r\nhost: x\r\n\r\n")
         assert wire.recv(65536).endswith(b'{"Path":"/user/dr.who"}')
 

@@ -38,7 +38,7 @@ def ask(guarded):
 
 @pytest.fixture
 def home(ask, request):
-    """Ann's directory: she may do all, analysts may read, and nobody else may enter."""
+    """Create ann's directory: she may do everything, analysts may read, and others may not enter."""
     path = "/" + re.sub(r"\W+", "-", request.node.name)
     assert ask("ann", "PUT", path, "MKDIRS", permission="750").json == {"boolean": True}
     ask("hdfs", "PUT", path, "SETOWNER", group="analysts")
@@ -95,7 +95,7 @@ def test_a_group_that_may_read_may_not_write(ask, home):
     assert "access=WRITE" in denied(ask("bob", "DELETE", f"{home}/sub", "DELETE"))
     assert "access=WRITE" in denied(ask("bob", "PUT", f"{home}/sub", "RENAME", destination="/bobs"))
     assert "access=WRITE" in denied(ask("bob", "PUT", f"{home}/sub", "SETTIMES", modificationtime=1))
-    # It exists already, which is fine with everyone who gets there.
+    # The directory exists already, so MKDIRS succeeds for everyone who can reach it.
     assert ask("bob", "PUT", f"{home}/sub", "MKDIRS").json == {"boolean": True}
 
 
@@ -126,7 +126,7 @@ def test_a_tree_is_deleted_whole_or_not_at_all(ask, home, monkeypatch, page):
     assert "access=ALL" in message and f'inode="{tree}/' in message
     for name in ("b", "c"):
         ask("bob", "PUT", f"{tree}/{name}", "SETPERMISSION", permission="777")
-    # The directories further below are empty: whose they are does not matter.
+    # The directories further below are empty, so their owners do not matter.
     assert ask("ann", "DELETE", tree, "DELETE", recursive="true").json == {"boolean": True}
 
 

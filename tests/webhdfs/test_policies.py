@@ -1,4 +1,4 @@
-"""Storage policies, erasure coding, links, replication: answered as HDFS answers where there is none of it."""
+"""Storage policies, erasure coding, links and replication: answers as in HDFS when none of them is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNSUPPORTED = "java.lang.UnsupportedOperationException"
 
 @pytest.fixture
 def home(names, request):
-    """Return a directory of the test's own."""
+    """Return a directory for this test."""
     path = "/policies-" + re.sub(r"\W+", "-", request.node.name)
     assert names.ask("PUT", path, "MKDIRS").json == {"boolean": True}
     return path

@@ -1,4 +1,4 @@
-"""Quotas over WebHDFS, to the letter where stock clients depend on it."""
+"""Quotas over WebHDFS, exactly as in HDFS where stock clients depend on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def home(data, request):
-    """Return a directory of the test's own."""
+    """Return a directory for this test."""
     path = "/quotas-" + re.sub(r"\W+", "-", request.node.name)
     assert data.names.ask("PUT", f"{path}/sub", "MKDIRS").json == {"boolean": True}
     return path
@@ -52,7 +52,7 @@ def test_too_many_names_are_refused_in_hdfs_words(data, home):
 
 
 def test_a_write_is_refused_at_the_first_chunk_that_has_no_room(data, home):
-    """Begun while there was room; what it has written by then is garbage, and counts for nothing."""
+    """The write begins while there is space. The chunks that it has written become garbage, and do not count."""
     set_quota(data.names, home, storagespacequota=300)
     assert data.write(f"{home}/f", b"x" * 100).status == 201
     status, kind, message = data.names.ask("PUT", f"{home}/g", "CREATE").error

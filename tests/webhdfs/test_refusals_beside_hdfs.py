@@ -1,4 +1,4 @@
-"""Requests that may be refused for several reasons are refused for the reason that a NameNode gives."""
+"""If a request could be refused for several reasons, the reason is the one that a NameNode gives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.long_runs import often
 from peacefs.client.local_cluster.cluster import LocalCluster
 
 _KNOWN = Path(__file__).parent.parent / "contract" / "known_differences.toml"
-#: Has no factor in common with the number of users and operations, so that each of them is asked.
+#: Coprime to the numbers of users and operations, so that the sample includes each of them.
 _PART = often(11, 1)
 
 

@@ -14,7 +14,7 @@ from peacefs.protocol.tokens import ChunkRead, FileRead
 
 
 def opened(data: DataSide, path: str) -> tuple[FileRead, Layout]:
-    """Return a file of one chunk that somebody has just opened."""
+    """Return a file of one chunk that was just opened."""
     assert data.write(path, b"x").status == 201
     names = data.names
     token, layout, _status = names.served.run(names.files.reading.open_direct(path, "alice", None))

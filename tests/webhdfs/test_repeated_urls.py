@@ -22,7 +22,7 @@ SIGNER = Signer(b"a secret of the tests")
 
 @pytest.fixture
 def path(request):
-    """Return a file name of the test's own."""
+    """Return a file name for this test."""
     return "/" + re.sub(r"\W", "-", request.node.name)
 
 
@@ -33,7 +33,7 @@ def create(data, path, **query):
 
 
 def permit_of(redirect) -> str:
-    """Return the token to write the first chunk, in the URL."""
+    """Return the URL's token to write the first chunk."""
     (token,) = parse_qs(urlsplit(redirect.headers["location"]).query)["first"]
     return token
 
@@ -48,7 +48,7 @@ def stored(data):
 
 @pytest.mark.evidence("body-sent-twice")
 def test_a_body_that_is_sent_again_is_answered_as_the_first_and_leaves_nothing(data, path):
-    """As by a client, or a proxy, that did not hear the answer."""
+    """A client or a proxy that missed the answer sends the body again."""
     before, redirect = stored(data), create(data, path)
     assert data.follow("PUT", redirect, b"body").status == 201
     (published,) = stored(data) - before
@@ -65,7 +65,7 @@ def test_chunks_of_a_refused_file_are_abandoned_and_the_file_there_is_not(data, 
     assert data.follow("PUT", second, b"second").status == 403
     assert data.names.gives_up(first_of(second).chunk) and not data.names.gives_up(first_of(first).chunk)
     assert data.read(path).body == b"first"
-    # Whoever sends to that URL again is told the same, and nothing of it stays either.
+    # A repeated request gets the same answer, and leaves nothing either.
     before = stored(data)
     assert data.follow("PUT", second, b"second").status == 403
     assert all(data.names.gives_up(chunk) for chunk in stored(data) - before)
@@ -86,7 +86,7 @@ def test_after_a_body_that_was_cut_off_the_same_url_takes_another(data, path):
 
 @pytest.mark.evidence("body-sent-twice")
 def test_a_url_that_was_made_for_an_earlier_process_of_the_datanode_is_as_good(data, path):
-    """It may have been used then, which nobody remembers."""
+    """The earlier process may have used the URL, but nobody remembers."""
     ports = data.server.address[1], data.port
     data.names.register("dn-1", *ports, process="the one before")
     redirect = create(data, path)

@@ -147,7 +147,7 @@ def test_defaults_are_those_of_hdfs():
 
 
 def test_create_parameters_of_hadoops_client_are_understood():
-    """The query of Spark 4.3's bundled client, parameters in its order."""
+    """The query is that of Spark 4.3's bundled client, with its order of parameters."""
     asked = ask(
         "PUT",
         "CREATE",

@@ -1,4 +1,4 @@
-"""Owners, groups and permissions of what is made on the way, beside the answers of a NameNode."""
+"""Owners, groups and permissions of implicitly created files and directories, compared with a NameNode."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .conftest import DataSide
 ROOT = "/ck/orders"
 LEASE_EXPIRED = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException"
 
-#: Every operation of WebHDFS that changes something, on a file and a directory of the root.
+#: Every WebHDFS operation that changes something, applied to a file and a directory of the root.
 CHANGES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("PUT", "/new", "CREATE", {}),
     ("PUT", "/file", "CREATE", {"overwrite": "true"}),
@@ -49,7 +49,7 @@ CHANGES: list[tuple[str, str, str, dict[str, Any]]] = [
 
 
 def begin(data: DataSide, request_id: str = "") -> str:
-    """Begin a run. Return its location."""
+    """Begin a run; return its location."""
     begun = data.names.served.run(data.names.files.fencing.begin(ROOT, "ann", "host-a", 77, request_id))
     location: str = begun.location
     return location
@@ -57,7 +57,7 @@ def begin(data: DataSide, request_id: str = "") -> str:
 
 @pytest.fixture(scope="module", name="fenced")
 def _fenced(data: DataSide) -> str:
-    """Return the location of a run that may write no more."""
+    """Return the location of a run that is fenced off."""
     for name in ("file", "other"):
         assert data.write(f"{ROOT}/{name}", b"before").status == 201
     older = begin(data)
@@ -85,7 +85,7 @@ def tree(data: DataSide) -> list[dict[str, Any]]:
 def test_every_changing_operation_is_in_the_table() -> None:
     changing = {op for method, ops in OPERATIONS.items() if method != "GET" for op in ops}
     of_no_path = {"RENEWDELEGATIONTOKEN", "CANCELDELEGATIONTOKEN"}
-    # They are refused, or change nothing.
+    # These operations are refused, or change nothing.
     of_policies = {op for method, ops in POLICY_OPERATIONS.items() if method != "GET" for op in ops}
     assert changing - of_policies - of_no_path == {op for _, _, op, _ in CHANGES}
 

@@ -12,7 +12,7 @@ from peacefs.protocol.new_file import NewFile
 
 
 def completion(data, path: str, node: str) -> CompleteFile:
-    """Return a file of one chunk, which `node` attests."""
+    """Return the completion of a file of one chunk, with a receipt from `node`."""
     ticket = data.names.served.run(data.names.files.writing.create(NewFile(path=path, user="alice"), None))
     chunk = ticket.allocated
     receipt = data.signer.receipt(node, chunk.chunk, chunk.version, 1, 7)
@@ -20,12 +20,12 @@ def completion(data, path: str, node: str) -> CompleteFile:
 
 
 def test_name_waits_for_a_datanode_that_holds_its_chunk(data):
-    """As after a restart, when the writer comes back before the datanode does."""
+    """This happens after a restart, if the writer returns before the datanode."""
     path = "/seen/late"
     asked, answers = completion(data, path, "dn-late"), []
     writer = threading.Thread(target=lambda: answers.append(data.names.call(asked, 30.0)))
     writer.start()
-    # Each look is a request of its own, which the loop works on beside the one that waits.
+    # Each look is a separate request, which the loop handles while the completion waits.
     for _ in range(20):
         assert data.names.ask("GET", path, "GETFILESTATUS").status == 404
     data.names.register("dn-late", 1, 2)

@@ -19,13 +19,13 @@ from peacefs.protocol.messages import Allocated, ChunkLayout, Hop, Layout
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, FileRead, OneTimeChunk
 
 ACCESS = "org.apache.hadoop.security.AccessControlException"
-#: No datanode has it.
+#: No datanode has this chunk.
 ELSEWHERE = 12345
 
 
 @pytest.fixture
 def path(request):
-    """Return a file name of the test's own."""
+    """Return a file name for this test."""
     return "/" + re.sub(r"\W", "-", request.node.name)
 
 
@@ -60,7 +60,7 @@ def read_of(data, path):
 
 @pytest.mark.evidence("no-strange-address")
 def test_a_layout_that_a_client_writes_into_the_url_is_passed_over(data, path, stranger):
-    """The attack: who may read one file had the gateway prove the secret to whom he liked."""
+    """The attack: a user who may read one file made the gateway prove the secret to any address."""
     target, _token = read_of(data, path)
     permit = data.signer.sign(ChunkRead(time.time() + 60, ELSEWHERE))
     layout = packed(Layout(19, [ChunkLayout(ELSEWHERE, 1, 19, permit, [stranger.hop("dn-9")])]))
@@ -156,7 +156,7 @@ def test_the_coordinator_s_name_in_a_url_is_no_address_to_connect_to(data, path,
 
 
 def test_a_url_is_no_longer_for_its_signed_layout(data, path):
-    """With three replicas; what Hadoop's client carries in each seek."""
+    """With three replicas. Hadoop's client sends the whole URL at each seek."""
     target, token = read_of(data, path)
     permit = data.signer.verify(token, FileRead, 0.0)
     hops = [Hop(f"dn-{number:012x}", f"10.20.30.{number}", 9866) for number in (11, 12, 13)]

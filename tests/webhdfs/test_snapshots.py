@@ -1,4 +1,4 @@
-"""Snapshots over WebHDFS, to the letter where stock clients depend on it."""
+"""Snapshots over WebHDFS, exactly as in HDFS where stock clients depend on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READ_ONLY = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException"
 
 @pytest.fixture
 def home(names, request):
-    """Return a directory of the test's own, in which snapshots are allowed."""
+    """Return a directory for this test, in which snapshots are allowed."""
     path = "/snapshots-" + re.sub(r"\W+", "-", request.node.name)
     assert names.ask("PUT", f"{path}/sub", "MKDIRS").json == {"boolean": True}
     allowed = names.ask("PUT", path, "ALLOWSNAPSHOT")

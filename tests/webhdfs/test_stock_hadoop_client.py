@@ -1,6 +1,6 @@
-"""The Hadoop client that PySpark bundles, unchanged, against real processes: what Spark does to its checkpoints.
+"""The Hadoop client that PySpark bundles, unmodified, with the calls of Spark's checkpoints.
 
-One JVM, without a Spark context. Every class below is Hadoop's or Spark's own.
+It runs against real processes, in one JVM without a Spark context. All classes below belong to Hadoop or Spark.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def hadoop(cluster: LocalCluster, stock_gateway: Any) -> Iterator[Hadoop]:
 
 
 def raises(java_class: str) -> Any:
-    """Expect an exception of Java, by its class at the start of its stack trace."""
+    """Expect a Java exception, by its class at the start of its stack trace."""
     return pytest.raises(py4j_protocol.Py4JJavaError, match=rf"\n: {java_class.replace('.', '[.]')}: ")
 
 
@@ -83,7 +83,7 @@ def test_second_appender_is_told(hadoop):
     first = hadoop.fs.append(hadoop.path("/late/log"))
     first.write(b"1")
     first.flush()
-    # Its request has arrived when what it has flushed can be seen.
+    # If its flushed data is visible, its request has arrived.
     wait_until(lambda: hadoop.read("/late/log") == b"01", "what was flushed is not there")
     with raises("org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException"):
         hadoop.fs.append(hadoop.path("/late/log"))
@@ -93,13 +93,13 @@ def test_second_appender_is_told(hadoop):
 
 
 def test_file_is_created_with_a_permission_before_it_has_bytes(hadoop):
-    """As Spark's event log and MapReduce do: create, set the permission, hand out the stream."""
+    """Spark's event log and MapReduce create a file, set its permission, and then return the stream."""
     permission = hadoop.fs_package.permission.FsPermission("770")
     kinds = [
         hadoop.jvm.java.lang.Class.forName(f"org.apache.hadoop.fs.{name}")
         for name in ("FileSystem", "Path", "permission.FsPermission")
     ]
-    # Static, and of the name of methods that are not: py4j does not find it.
+    # The method is static and shares its name with instance methods, so py4j does not find it.
     create = kinds[0].getMethod("create", hadoop.array(hadoop.jvm.java.lang.Class, *kinds))
     arguments = hadoop.array(hadoop.jvm.java.lang.Object, hadoop.fs, hadoop.path("/late/permitted"), permission)
     created = create.invoke(None, arguments)
@@ -110,7 +110,7 @@ def test_file_is_created_with_a_permission_before_it_has_bytes(hadoop):
 
 
 def test_created_file_is_immediately_visible(hadoop):
-    """One of Hadoop's contract tests, as are the next two."""
+    """This is one of Hadoop's contract tests, as are the next two."""
     for number in range(20):
         path = hadoop.path(f"/contract/created-{number}")
         out = hadoop.fs.create(path, False, 4096, 1, 1024)
@@ -128,7 +128,7 @@ def test_created_file_is_visible_on_flush(hadoop):
 
 
 def test_syncable_stream_is_opened_while_it_is_written(hadoop):
-    """The stream does not say that it can flush; what it has flushed is seen nevertheless."""
+    """The stream does not report that it can flush, but flushed data becomes visible."""
     path = hadoop.path("/contract/synced")
     out = hadoop.fs.create(path, True)
     assert not out.hasCapability("hsync")
@@ -182,10 +182,10 @@ def test_truncate_and_concat(hadoop):
     hadoop.fs.concat(hadoop.path("/reshape/a"), sources)
     assert hadoop.read("/reshape/a") == b"aaaaacccbb"
     assert hadoop.names("/reshape") == ["a"]
-    # No IOException, so Hadoop's client leaves it wrapped, as it does when HDFS sends it.
+    # It is no IOException, so Hadoop's client leaves it wrapped, as with HDFS.
     with pytest.raises(py4j_protocol.Py4JJavaError, match=r"\(org.apache.hadoop.HadoopIllegalArgumentException\)"):
         hadoop.fs.truncate(hadoop.path("/reshape/a"), 11)
-    hadoop.fs.concat(hadoop.path("/reshape/a"), sources)  # As if its answer had been lost.
+    hadoop.fs.concat(hadoop.path("/reshape/a"), sources)  # Repeat the request as if its answer had been lost.
     assert hadoop.read("/reshape/a") == b"aaaaacccbb"
     sources[0] = hadoop.path("/reshape/never")
     with raises("java.io.FileNotFoundException"):
@@ -208,7 +208,7 @@ def test_rename_is_strict_and_overwrites_when_asked(hadoop):
 
 
 def test_sparks_checkpoint_manager_commits_atomically(hadoop):
-    """CreateAtomic as the offset log and state stores use it: hidden temporary file, then a rename."""
+    """The offset log and state stores use CreateAtomic: a hidden temporary file, then a rename."""
     manager = hadoop.checkpoints
     target = hadoop.path("/ck/offsets/0")
     manager.mkdirs(hadoop.path("/ck/offsets"))
@@ -277,7 +277,7 @@ def test_blocks_have_hosts(hadoop):
 
 
 def test_block_locations_for_older_clients_are_what_hadoop_parses(hadoop, cluster):
-    """This client does not ask GET_BLOCK_LOCATIONS any more, but it still has the parser of the answer."""
+    """This client no longer sends GET_BLOCK_LOCATIONS, but it still has the parser for the answer."""
     hadoop.write("/blocks-of-old", bytes(100))
     asked = "/webhdfs/v1/blocks-of-old?op=GET_BLOCK_LOCATIONS&offset=0&length=100"
     with urllib.request.urlopen(cluster.http_address + asked) as answer:

@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 
 class Front(ThreadingHTTPServer):
-    """Stands before a coordinator: refuses, or sends clients on to it, as if it led."""
+    """A server in front of a coordinator. It refuses requests, or redirects clients to the coordinator."""
 
     def __init__(self, leader: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -1,4 +1,4 @@
-"""Hadoop's own client over `swebhdfs://`, with the truststore that we make and the settings that we print."""
+"""Hadoop's own client over `swebhdfs://`, with our generated truststore and printed settings."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_swebhdfs_client_of_another_authority_is_refused(hadoop, cluster, tmp_pa
 
 
 def test_truststore_is_one_that_java_itself_lists(cluster, hadoop):
-    """Java reads certificates of a PKCS12 file only where an attribute says that they are trusted."""
+    """Java reads certificates from a PKCS12 file only if an attribute marks them as trusted."""
     store = hadoop.jvm.java.security.KeyStore.getInstance("PKCS12")
     stream = hadoop.jvm.java.io.FileInputStream(str(cluster.truststore))
     password = hadoop.gateway.new_array(hadoop.gateway.jvm.char, len("peacefs"))
@@ -142,7 +142,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 class TestTokens:
-    """Callers show a token, which Hadoop's own client fetches: over TLS, too."""
+    """Callers authenticate with a token, which Hadoop's own client also fetches over TLS."""
 
     def test_swebhdfs_client_fetches_its_tokens_over_tls(self, asking, tmp_path, monkeypatch):
         with TokenAdministration(f"unix:{asking.directory}") as administration:
@@ -151,7 +151,7 @@ class TestTokens:
         store = str(asking.truststore)
         table = as_dict(credential_settings(asking.http_address, OAuth2Client(made.id, made.secret), store))
         shown = {key.removeprefix("spark.hadoop."): value for key, value in table.items()}
-        # Spark gives these to the JVMs of its driver and its executors.
+        # Spark passes these settings to the JVMs of its driver and executors.
         monkeypatch.setenv("JDK_JAVA_OPTIONS", table["spark.driver.defaultJavaOptions"])
         data = random.Random(5).randbytes(3 * MIB)
         with (

@@ -1,6 +1,6 @@
-"""The file system shell of the stock Hadoop client (`hdfs dfs`), unchanged, against real processes with a trash.
+"""The stock Hadoop file system shell (`hdfs dfs`), unmodified, against real processes with a trash.
 
-One JVM for all; every command is Hadoop's own.
+There is one JVM for all tests; every command is Hadoop's own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The Hadoop client that PySpark bundles, unchanged, against a cluster that asks who its callers are.
+"""The Hadoop client that PySpark bundles, unmodified, against a cluster with authentication.
 
-It shows who it is by its own means: OAuth2 from settings alone, and a delegation token among its user's.
+It authenticates by its own means: OAuth2 from settings alone, or a delegation token of its user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from peacefs.spark_connector.session import Credential, OAuth2Client, credential
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 MIB = 1 << 20
-#: Hadoop's client fetches another token so long before one ends.
+#: How long before the end of a token Hadoop's client fetches another one.
 _EARLY_S = 30
 
 
@@ -52,7 +52,7 @@ def gateway(stock_gateway: Any) -> Iterator[Any]:
 
 
 class Client:
-    """A file system of Hadoop with settings of its own."""
+    """A Hadoop file system with its own settings."""
 
     def __init__(self, gateway: Any, cluster: LocalCluster, credential: Credential | None = None) -> None:
         self.jvm = gateway.jvm
@@ -87,7 +87,7 @@ class Client:
 
 
 def raises(java_class: str) -> Any:
-    """Expect an exception of Java, by its class at the start of its stack trace."""
+    """Expect a Java exception, by its class at the start of its stack trace."""
     return pytest.raises(py4j_protocol.Py4JJavaError, match=rf"\n: {java_class.replace('.', '[.]')}: ")
 
 
@@ -104,7 +104,7 @@ def test_client_fetches_a_token_with_its_secret_and_is_who_that_says(gateway, cl
     assert client.read("/user/etl/data") == data
     client.append("/user/etl/data", b"more")
     assert client.read("/user/etl/data") == data + b"more"
-    # Not the name of the machine's user, which it sends as well.
+    # The owner is not the name of the machine's user, which the client sends as well.
     assert client.owner("/user/etl/data") == "etl" != getpass.getuser()
     assert client.fs.getFileChecksum(client.path("/user/etl/data")) is not None
     assert client.fs.getHomeDirectory().toUri().getPath() == "/user/etl"
@@ -117,7 +117,7 @@ def test_client_fetches_a_token_with_its_secret_and_is_who_that_says(gateway, cl
 
 
 def is_let_in(action: Callable[[], object]) -> bool:
-    """Do something as a client; return whether its token was accepted."""
+    """Run a client's action; return whether its token was accepted."""
     try:
         action()
     except py4j_protocol.Py4JJavaError as error:
@@ -134,9 +134,9 @@ def test_client_fetches_another_token_before_one_ends(gateway, cluster, administ
     due_s = time.monotonic() + granted_token_min_s - _EARLY_S
     while time.monotonic() < due_s + 0.5:
         assert client.read("/user/etl/short") == b"1"
-    # An administrator ends all tokens so far, of which the client does not know: it is refused until it fetches
-    # its next one, which it does before the one that it has would have ended by itself. A busy
-    # datanode learns of the new key a moment later.
+    # The administrator revokes all tokens, without the client's knowledge. The client is refused until it fetches
+    # its next token, which it does before its present one expires. A busy datanode learns of the new key a moment
+    # later.
     administration.rotate_keys(end_all=True)
     found: list[bytes] = []
 
@@ -164,7 +164,7 @@ def test_client_shows_a_token_that_was_made_by_hand(gateway, cluster, administra
 
 
 def test_delegation_token_in_the_users_hands_reads_and_writes(gateway, cluster, administration):
-    """Hadoop's client fetches it, Hadoop's classes decode it, and another client of Hadoop's uses it."""
+    """One Hadoop client fetches the token, Hadoop's classes decode it, and another Hadoop client uses it."""
     alice = Client(gateway, cluster, administration.create("alice", 3600).token)
     token = alice.fs.getDelegationToken("alice")
     assert str(token.getKind()) == "WEBHDFS delegation"

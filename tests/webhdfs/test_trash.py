@@ -41,7 +41,7 @@ def ann(side):
 
 @pytest.fixture
 def run(side):
-    """Run a command as ann; its exit status, stdout and stderr."""
+    """Run a command as ann; return its exit status, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         environment = {"PEACEFS_COORDINATOR": f"http://127.0.0.1:{side.port}", "HADOOP_USER_NAME": "ann"}
@@ -91,7 +91,7 @@ def test_trashed_file_of_the_same_path_gets_the_time_behind_its_name(ann):
 
 
 def test_a_file_in_the_way_of_a_directory_is_gone_around(side, ann):
-    """/data/x was deleted as a file, then made anew as a directory of which something is deleted."""
+    """The file /data/x was deleted. Then something is deleted below a new directory /data/x."""
     root = NameSideFiles(side)
     root.make_file("/data/x")
     trash = ClientTrash(ann, clock=lambda: 1000.0)
@@ -102,7 +102,7 @@ def test_a_file_in_the_way_of_a_directory_is_gone_around(side, ann):
 
 def test_a_checkpoint_that_is_made_meanwhile_costs_one_more_attempt(ann):
     class Interrupted:
-        """Renames Current away after the directories were made in it."""
+        """Renames Current away after the directories in it were created."""
 
         def __init__(self) -> None:
             self.interruptions = 1

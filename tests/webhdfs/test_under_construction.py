@@ -24,7 +24,7 @@ EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 @pytest.fixture
 def path(request):
-    """Return a file name of the test's own."""
+    """Return a file name for this test."""
     return f"/open/{request.node.name}"
 
 
@@ -44,18 +44,18 @@ def both_sides(tmp_path_factory, signer, pause_s):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, signer) -> Iterator[DataSide]:
-    """Yield a gateway that shows nothing by itself: only whoever asks sees a file before it is closed."""
+    """Yield a gateway that flushes no upload by itself: unfinished files are visible only on request."""
     yield from both_sides(tmp_path_factory, signer, 3600.0)
 
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory, signer) -> Iterator[DataSide]:
-    """Yield a gateway that shows and flushes what has paused for an instant."""
+    """Yield a gateway that shows and flushes each upload after a very short pause."""
     yield from both_sides(tmp_path_factory, signer, 0.05)
 
 
 class Writing:
-    """A CREATE or APPEND whose body is sent piece by piece, as Hadoop's client sends it."""
+    """A CREATE or APPEND whose body is sent piece by piece, as Hadoop's client does."""
 
     def __init__(self, data, path, method="PUT", op="CREATE", **query):
         redirect = data.names.ask(method, path, op, **query)
@@ -92,7 +92,7 @@ def length(data, path):
 
 
 def commits(data):
-    """Return how many transactions there have been."""
+    """Return the number of transactions so far."""
     return data.names.commit_now(lambda tx: tx.tx)
 
 
@@ -145,7 +145,7 @@ def test_listing_of_the_directory_shows_what_is_being_written(data, path):
             answer = data.names.ask("GET", path, "LISTSTATUS").json
             return [entry["pathSuffix"] for entry in answer.get("FileStatuses", {}).get("FileStatus", [])]
 
-        # The head of the body may come a moment after whoever lists.
+        # The head of the body may arrive a moment after the listing.
         wait_until(lambda: listed() == ["file"], "it is not listed")
         assert data.names.ask("GET", path, "GETCONTENTSUMMARY").json["ContentSummary"]["fileCount"] == 1
         assert writing.close()[0] == 201
@@ -224,7 +224,7 @@ def test_second_appender_is_told_that_somebody_writes_the_file(data, path):
 
 
 def test_client_that_creates_again_what_it_could_not_send_does_not_fight_with_itself(data, path):
-    """Its first datanode did not answer: it asks again, without it, or with nothing to tell it by."""
+    """The first datanode did not answer, so the client asks for another, and nothing identifies the retry."""
     first = data.names.ask("PUT", path, "CREATE")
     assert first.status == 307
     again = data.names.ask("PUT", path, "CREATE")
@@ -264,7 +264,7 @@ def test_file_that_another_was_faster_to_write_is_not_replaced_by_a_part(data, p
 
 
 def publish_elsewhere(data, path):
-    """Our own client publishes an empty file of this name, without looking for others."""
+    """Publish an empty file of this name as our own client does, which does not look for unfinished files."""
     file = NewFile(path=path, user="ann", replication=1, block_bytes=MIB)
     data.names.commit_now(lambda tx: namespace.complete_file(tx, file, [], 1))
 
@@ -289,7 +289,7 @@ def test_writer_that_pauses_has_its_file_shown_and_flushed_by_itself(hasty, path
 
 
 def recorded_length(data, path):
-    """Return the committed length."""
+    """Return the committed length, or None if there is no file."""
     try:
         return data.names.commit_now(lambda tx: namespace.status(tx, parse_path(path)).length)
     except FileNotFound:
@@ -339,14 +339,14 @@ def test_long_body_without_a_pause_is_flushed_where_its_chunks_end(data, path, m
         assert length(data, path) == 0
         for at in range(0, len(content), 60_000):
             writing.flush(content[at : at + 60_000])
-        # The first two are a part, which is longer than the first buffer.
+        # The first two chunks form one part, which exceeds the first buffer.
         wait_until(lambda: (recorded_length(data, path) or 0) >= 2 * MIB, "no whole chunk is flushed")
         assert data.read(path, length=2 * MIB).body == content[: 2 * MIB]
         assert writing.close()[0] == 201
     assert data.read(path).body == content
     located = data.names.ask("GET", path, "GETFILEBLOCKLOCATIONS").json["BlockLocations"]["BlockLocation"]
     lengths = [block["length"] for block in located]
-    # The rest is as long a part unless it comes so slowly that what came of it was flushed by its age.
+    # The rest forms another such part, unless data arrives so slowly that its age causes earlier flushes.
     assert (lengths[:2], sum(lengths)) == ([MIB, MIB], len(content))
 
 
