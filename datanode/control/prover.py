@@ -25,7 +25,7 @@ _DIGEST_BYTES = 16
 
 
 def digest_of_content(challenge: ReplicaChallenge) -> hashlib.blake2b:
-    """Return a digest to be fed with the replica's data. Nobody who lacks a byte can compute the result."""
+    """Return a digest to be fed with the replica's data. Computing it requires every byte of the replica."""
     return _digest(b"content", challenge)
 
 

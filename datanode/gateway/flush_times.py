@@ -68,7 +68,7 @@ class FlushTimes:
         self._renewed_s = now_s
 
     def hidden(self) -> None:
-        """Show the file only when it is complete."""
+        """Decide to show the file only when it is complete."""
         self.may_appear = False
 
     def failed(self, now_s: float) -> None:
