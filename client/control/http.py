@@ -201,7 +201,7 @@ class CoordinatorHttp:
         shown, asked = self._authorization(), self._coordinators.current
         response = self._request(asked, method, path, params, body, timeout_s, shown)
         if response.status_code == _UNAUTHORIZED and (newer := self._authorization()) != shown:
-            # The token in the file was replaced since it was read.
+            # The token in the file was replaced after it was read.
             response = self._request(asked, method, path, params, body, timeout_s, newer)
         if response.is_success:
             return response.content

@@ -54,7 +54,7 @@ class FsspecSource(AbstractBufferedFile):  # type: ignore[misc]
     def __init__(self, fs: OpenFileSystem, path: str, block_size: int | None, **options: Any) -> None:
         with os_errors():
             self._source = fs.files.open(path)
-        # A pickled file contains its former length. Use the length that it has now.
+        # A pickled file contains its former length. Use the present length.
         options.pop("size", None)
         cache = options.pop("cache_type", _NO_CACHE)
         self._is_cached = cache != _NO_CACHE

@@ -63,7 +63,7 @@ class MemberArguments:
         ]
 
     def _hdfs_port(self) -> int:
-        """Return HDFS's usual port for a cluster with fixed ports, if no other process has it; else a free one."""
+        """Return HDFS's usual port if the cluster has fixed ports and it is free; otherwise any free port."""
         return self._reserved.take_or_any(coordinator_hdfs_port_default) if self._port else self._reserved.take()
 
     def standby(self, before: MemberReady | None) -> Sequence[str]:

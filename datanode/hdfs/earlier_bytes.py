@@ -22,8 +22,7 @@ class EarlierBytes:
         self._driver = driver
 
     def of(self, chunks: Sequence[ChunkId], length: int) -> Iterator[bytes]:
-        """Yield the bytes of one of these chunks, if at least `length` bytes of it arrived here; otherwise
-        nothing.
+        """Yield the bytes of one of these chunks; nothing if none has at least `length` bytes here.
 
         Waits until the hop has noticed that its predecessor died. Raises ChecksumMismatch or DiskFault.
         """
