@@ -167,8 +167,10 @@ class _Step:
     # -- batches ---------------------------------------------------------------------------------
 
     def _batch(self, hopeful: Sequence[int]) -> list[_Chunk]:
-        """Return chunks, oldest requests first, as many as the cluster's free slots and the free sending streams
-        of each writer and its rack allow.
+        """Return the next chunks to plan, oldest requests first.
+
+        Their number is limited by the cluster's free slots, and by the free sending streams of each writer and its
+        rack.
         """
         room = sum(rack.free_slots for rack in self._racks.values())
         at_home = next((n for n, t in enumerate(self._templates) if t is not Template.SAME_RACK), 0)
@@ -228,9 +230,10 @@ class _Step:
         return arrived
 
     def _room(self, batch: Sequence[_Chunk], template: Template, level: int) -> dict[str, Room]:
-        """Return how many chunks each rack can receive in this hop. Each chunk needs additional slots for later
-        replicas in the same rack. If chunks must leave their rack, a rack gets at most the chunks of the
-        others.
+        """Return how many chunks each rack can receive in this hop.
+
+        Each chunk needs additional slots for later replicas in the same rack. If chunks must leave their rack, a
+        rack gets at most the chunks from other racks.
         """
         following = self._templates[level + 1 : max(chunk.request.r for chunk in batch)]
         stay = next((n for n, later in enumerate(following) if later is not Template.SAME_RACK), len(following))
@@ -253,7 +256,7 @@ class _Step:
         return True
 
     def _move(self, chunk: _Chunk, rack: RackLoad, links: list[int], level: int) -> bool:
-        """Place the next replica on a server of the rack, over these links; if impossible, release the chunk."""
+        """Place the next replica on a server of the rack, over these links. If impossible, release the chunk."""
         sends_on = chunk.request.r > level + 1
         barred = {chunk.request.w, *chunk.request.exclude, *(node.name for node in chunk.nodes)}
         target = None

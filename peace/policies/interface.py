@@ -19,9 +19,7 @@ from .ledger import Grant, Ledger, WriteSet
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A writer submits a set. If a set of this name exists, its waiting chunks are replaced and it keeps its
-    age.
-    """
+    """A writer submits a set. A set of the same name keeps its age, but its waiting chunks are replaced."""
 
     write_set: WriteSet
 
@@ -127,7 +125,7 @@ class Policy(ABC):
 
     @abstractmethod
     def _use(self, topology: Topology) -> None:
-        """Use this network from now on."""
+        """Use this network for all further decisions."""
 
     @abstractmethod
     def _release(self, grant: Grant) -> None:

@@ -35,7 +35,7 @@ class WriteSet:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The permit to write chunk number `chunk` of a set now. `chain` is the pipeline."""
+    """The permission to write chunk number `chunk` of a set now. `chain` is the pipeline."""
 
     number: int
     write_set: str
@@ -56,7 +56,7 @@ class PendingSet:
     order: int
     waiting: deque[int]
     unfinished_bytes: int
-    #: Nodes that failed while writing chunks of this set.
+    #: Nodes that failed while chunks of this set were written.
     failed: frozenset[str] = frozenset()
     in_flight: int = 0
     started: bool = False

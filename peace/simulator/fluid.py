@@ -13,8 +13,9 @@ _ROUNDING = 1 + 1e-12
 
 
 def max_min_rates(flows: Mapping[int, Sequence[int]], capacity: Callable[[int, int], float]) -> dict[int, float]:
-    """Return the rate of each flow. `flows` are the resources that each flow uses; `capacity(resource, n)` is the
-    total rate of a resource that n flows use.
+    """Return the rate of each flow. `flows` are the resources that each flow uses.
+
+    `capacity(resource, n)` is the total rate of a resource that n flows use.
     """
     users: dict[int, list[int]] = {}
     for flow, resources in flows.items():
