@@ -1,8 +1,7 @@
 """Measures the throughput of disks and links by writing chunks through chosen pipelines.
 
 The chunks belong to no file, and are deleted after each measurement. A rate counts only bytes that reached every
-disk of the pipeline. Other load on the cluster lowers the rates. So does a network card of this machine that is
-slower than the disk to be measured.
+disk of the pipeline. Other load on the cluster lowers the rates, and so does a slow network card of this machine.
 """
 
 from __future__ import annotations

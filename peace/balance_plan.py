@@ -39,8 +39,9 @@ class Fill(NamedTuple):
 
 
 class BalancePlan:
-    """The fill of all datanodes during one run. It starts with their reports and is then changed only by
-    `move`.
+    """The fill of all datanodes during one run.
+
+    It starts with the datanodes' reports, and then only `move` changes it.
     """
 
     def __init__(self, fills: Mapping[NodeId, Fill], threshold: float) -> None:

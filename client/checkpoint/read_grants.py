@@ -162,7 +162,7 @@ class ReadGrants:
             self._tell()
 
     def give_up(self) -> None:
-        """Hand out no more chunks."""
+        """Assign no more chunks."""
         with self._lock:
             self._small.clear()
             self._wanted.clear()

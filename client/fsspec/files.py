@@ -193,7 +193,7 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
             self.fs.files.rename(self._written_path, self.path, overwrite=self.mode == "wb")
 
     def discard(self) -> None:
-        """Give up the file. An older file of the same name remains."""
+        """Discard the file. An older file of the same name remains."""
         self._give_up()
         if not self.autocommit:
             with os_errors():

@@ -137,7 +137,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         parent: str = self._parent(path)
         return parent
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- metadata ----------------------------------------------------------------------------------
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
         with os_errors():

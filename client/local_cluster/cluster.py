@@ -66,7 +66,7 @@ class LocalCluster:
         self._coordinator: LocalMember | None = None
         self.datanodes: list[LocalMember] = []
 
-    # -- what it is ----------------------------------------------------------------------------------
+    # -- members and addresses -----------------------------------------------------------------------
 
     @property
     def coordinator(self) -> LocalMember:
@@ -137,7 +137,7 @@ class LocalCluster:
         readiness = self.coordinator.readiness
         return f"hdfs://{readiness.http_host}:{readiness.hdfs_port}"
 
-    # -- its life ------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Start all members and wait until they are ready.

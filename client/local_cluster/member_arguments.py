@@ -35,9 +35,7 @@ class MemberArguments:
         datanode_port: int,
         tls: bool,
     ) -> None:
-        """`port` and `node_port` are the coordinator's, `datanode_port` is the first datanode's; 0 means free
-        ports.
-        """
+        """`port` and `node_port` are the coordinator's, `datanode_port` the first datanode's. 0 means any port."""
         self._claimed = claimed
         self._reserved = reserved
         self._port = port

@@ -73,7 +73,7 @@ class OpenFile:
         #: True while steps are executed, when the cluster may not have the change yet.
         self._is_changing = False
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @property
     def is_local(self) -> bool:

@@ -71,7 +71,7 @@ class MountedTree:
         self._handles: dict[int, Handle] = {}
         self._numbers = itertools.count(1)
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- metadata ----------------------------------------------------------------------------------
 
     def attributes(self, path: str) -> Attributes:
         with _as_os_errors():

@@ -147,7 +147,7 @@ class ChunkReader:
             try:
                 self._layout = yield from self._relocate(self._layout)
             except (AccessDenied, PathError):
-                # The reader lost its rights, or the file is gone.
+                # The reader lost its permission, or the file was deleted.
                 raise
             except PeacefsError as fault:
                 self._faults.setdefault("coordinator", fault)

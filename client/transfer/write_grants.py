@@ -208,7 +208,7 @@ class GrantedSet:
             with contextlib.suppress(PeacefsError):
                 yield from fx.call(message, Scheduled, timeout_s=last_word_timeout_s)
 
-    # -- what comes --------------------------------------------------------------------------------
+    # -- messages from the coordinator -------------------------------------------------------------
 
     def put(self, grants: Sequence[GrantedChunk]) -> None:
         """Add grants. A grant may arrive more than once."""

@@ -180,7 +180,7 @@ class Scrubber:
         return self._rest_s(len(blocks.data))
 
     def _doubt(self) -> float:
-        """Try a replica once more, because the error may have had another cause than the replica's sectors."""
+        """Try a replica once more, because the cause of the error may not have been the replica's sectors."""
         if self._doubted == self._look:
             self._looked(is_corrupt=True)
             return self._rest_s(0)

@@ -111,8 +111,7 @@ class _Body:
 
 
 class Gateway:
-    """Serves WebHDFS for one datanode: writes, appends, reads and checksums of files with a valid token in the
-    URL.
+    """Serves WebHDFS for one datanode: writes, appends, reads and checksums of files named in valid tokens.
 
     The service makes it on the event loop that serves it, and closes it after the server has ended.
     """

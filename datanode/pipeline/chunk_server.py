@@ -1,5 +1,6 @@
-"""Answers reads of one replica: sends its blocks as packets with the stored checksums, which the reader verifies.
-A reader on this host may get the open file and the checksums instead.
+"""Answers reads of one replica: sends its blocks as packets with the stored checksums.
+
+The reader verifies the checksums. A reader on this host may get the open file and the checksums instead.
 """
 
 from __future__ import annotations

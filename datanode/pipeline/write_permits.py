@@ -69,7 +69,7 @@ class WritePermits:
         )
 
     def ascribe(self, fault: PeacefsError, place: Place) -> None:
-        """Name the culprit of an error of this hop or before it. Errors of later hops name theirs already."""
+        """Name the culprit of an error of this hop or an earlier one. Errors of later hops already name theirs."""
         if fault.culprit is not None:
             return
         if isinstance(fault, PeerError) and not isinstance(fault, BrokenSeal):

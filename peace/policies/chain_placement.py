@@ -230,7 +230,7 @@ class ChainPlacement:
         return at_writer.receiving < slots and at_writer.name not in exclude
 
     def _roomiest_other(self, home: RackLoad) -> RackLoad | None:
-        """Return the rack with the largest free share among those that links with a free stream lead to."""
+        """Return the rack with the largest free share to which a route with free streams leads."""
         best, best_share = None, -1.0 if self._share is Share.ONE_MORE else 0.0
         for rack in self.racks:
             if rack.share > best_share and rack is not home and self._open_way(home, rack) is not None:

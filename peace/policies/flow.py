@@ -22,8 +22,8 @@ from .algorithm1 import PathPlan, PathRequest, Template, schedule_timestep, temp
 from .flow_network import RackFlow, Room
 from .rack_load import NodeLoad, RackLoad
 
-#: A request is postponed to the next step after this many batches without success. One failure is not enough: a
-#: flow may mix up the routes of different chunks, and the next, smaller batch may not.
+#: A request is postponed to the next step after this many unsuccessful batches. One failure is not enough: a flow
+#: may mix up the routes of different chunks, and the next, smaller batch may succeed.
 _FAILURES_MAX = 2
 
 
@@ -63,9 +63,10 @@ class FlowScheduler:
         templates: Sequence[Template],
         rng: Random,
     ) -> PathPlan:
-        """Plan one step. If the flows place no chunk of the first request, Algorithm 1 places one, and the rest of
-        the step is planned again. So the oldest request gets a chunk in every step that begins with an empty
-        graph.
+        """Plan one step.
+
+        If the flows place no chunk of the first request, Algorithm 1 places one, and the rest of the step is
+        planned again. So the oldest request gets a chunk in every step that begins with an empty graph.
         """
         if graph is not self._graph:
             self._graph = graph
@@ -141,8 +142,9 @@ class _Step:
         self._nodes = {name: self._node(name) for name in cables}
 
     def _node(self, name: str) -> NodeLoad:
-        """Return a server's load according to its edges. A smaller sending capacity counts as streams being
-        sent.
+        """Return a server's load according to its edges.
+
+        A smaller sending capacity counts as streams that are being sent.
         """
         cables = self._cables[name]
         node = NodeLoad(name, self._racks[self._graph.topology.servers[name].rack], cables.receives, 1.0)

@@ -69,8 +69,9 @@ class Policy(ABC):
         return self._admit(now_s)
 
     def adopt(self, write_set: WriteSet, chain: Iterable[str]) -> Grant:
-        """Count a chunk that is already being written through this chain, even if the cluster is full. It must be
-        the only chunk of its set. Its end is reported like that of a grant.
+        """Count a chunk that is already being written through this chain, even if the cluster is full.
+
+        It must be the only chunk of its set. Its end is reported like that of a grant.
         """
         grant = self._ledger.adopt(write_set, chain)
         self._take_over(grant)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-#: Number of nodes of a bucket that are compared by their assigned bytes.
+#: Number of nodes in a bucket whose assigned bytes are compared.
 _LOOKS = 8
 
 

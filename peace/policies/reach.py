@@ -69,9 +69,7 @@ class Reaches:
         self._known: dict[tuple[NodeLoad | None, int, int, frozenset[str]], Reach] = {}
 
     def of(self, at_writer: NodeLoad | None, home: RackLoad, replicas: int, exclude: frozenset[str]) -> Reach:
-        """Return the reach for a writer on this node, or for one outside the cluster whose chain begins in
-        `home`.
-        """
+        """Return the reach for a writer on `at_writer`, or outside the cluster with a chain from `home`."""
         key = (at_writer, home.index, replicas, exclude)
         reach = self._known.get(key)
         if reach is None:

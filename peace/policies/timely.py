@@ -49,8 +49,9 @@ BUSY = 0.8
 
 
 class TimelyPolicy(ExpressPolicy):
-    """`express` with bulk last and small sets passing; the module's docstring describes both and the bounds on
-    waiting. `small_sets_pass` and `bulk_last` switch them off for comparisons.
+    """`express` with bulk last and small sets passing. The module's docstring describes both.
+
+    `small_sets_pass` and `bulk_last` turn them off for comparisons.
     """
 
     def __init__(

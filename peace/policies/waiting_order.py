@@ -1,9 +1,9 @@
-"""The order in which waiting sets are served, updated incrementally for the sets that change.
+"""The order in which waiting sets are served. Only the changed sets are updated.
 
 The rank of a set is its own value minus an amount that all sets of its writer's rack share. So the sets of each
 kind (rack, replication, exclusions) are in a list sorted by value, which changes only with a set's own events. A
 walk merges the lists. Values are integers (bytes), so that sums are exact. If there is no room for a set that
-excludes no node, there is none for any set of its kind; a walk can then drop the whole list.
+excludes no node, there is no room for any set of its kind; a walk can then drop the whole list.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ _Listed = tuple[int, int, PendingSet]
 
 
 class WaitingOrder:
-    """Sets by name, for ExpressPolicy. Sets without waiting chunks are not listed but count as unfinished
-    bytes.
+    """The waiting sets by name, for ExpressPolicy.
+
+    Sets without waiting chunks are not in the order, but their unfinished bytes are counted.
     """
 
     def __init__(self) -> None:

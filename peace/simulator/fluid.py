@@ -1,7 +1,8 @@
-"""Max-min fair rates: how flows share resources, like ideal TCP connections.
+"""Max-min fair rates: flows share resources like ideal TCP connections.
 
-No flow can get more unless another flow with the same rate or less gets less. Computed by filling: all rates rise
-together until a resource is full. The rates of its flows then stay, and the others rise further.
+The rate of a flow can increase only if the rate of a flow that is no faster decreases. The rates are computed by
+filling: all of them rise together until a resource is full. Then the rates of the flows that use it stay, and the
+others rise further.
 """
 
 from __future__ import annotations
