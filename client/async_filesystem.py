@@ -43,7 +43,7 @@ def _on_a_thread(
 
 
 class AsyncPeaceFileSystem:
-    """The files of a cluster, for one event loop; `async with` closes it. Otherwise as `PeaceFileSystem`.
+    """The files of a cluster, for one event loop. `async with` closes it. Otherwise like `PeaceFileSystem`.
 
     To use other methods, pass them to `call`: `await fs.call(fs.files.snapshots.create, "/dir")`.
     """

@@ -1,8 +1,7 @@
 """Measures the throughput of disks and links by writing chunks through chosen pipelines.
 
 The chunks belong to no file, and are deleted after each measurement. A rate counts only bytes that reached every
-disk of the pipeline. Other load on the cluster lowers the rates. So does a network card of this machine that is
-slower than the disk to be measured.
+disk of the pipeline. Other load on the cluster lowers the rates, and so does a slow network card of this machine.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _LAST_PART = 1 / 8
 
 
 class LinkRate(NamedTuple):
-    """The rate over a link in one direction, and the rate of the busiest disk meanwhile, in bytes per second."""
+    """The rate of a link in one direction, and of the busiest disk meanwhile, in bytes per second."""
 
     bytes_s: float
     disk_bytes_s: float
@@ -54,7 +53,8 @@ class Calibrator:
         self._driver = driver
         self._seconds = seconds
         self._packet = _packet_of(packet_bytes)
-        #: The links of a long pipeline idle while it fills and drains: with short packets, a quarter as long.
+        #: The links of a long pipeline are idle while it fills and drains. Short packets cut that time to a
+        #: quarter.
         self._short_packet = _packet_of(checksum_block_bytes)
 
     def disk(self, node: NodeId) -> list[tuple[int, float]]:
@@ -68,8 +68,8 @@ class Calibrator:
         """Measure the link between two sets of datanodes.
 
         Pipelines alternate between the sides: a byte crosses the link several times, so that this machine's own
-        link is not the bottleneck. All pipelines start on one side. Only crossings to the other side are counted,
-        which are at least as many as those back, wherever this machine is.
+        link is not the bottleneck. All pipelines start on the same side. Only crossings away from that side are
+        counted. They are at least as many as the crossings back, wherever this machine is.
         """
         pipelines = [zigzag(one, other, turn) for turn in range(calibration_link_streams)]
         rates = self._rates(pipelines)
@@ -108,7 +108,7 @@ class Calibrator:
 
 
 def zigzag(first: Sequence[NodeId], second: Sequence[NodeId], turn: int) -> list[NodeId]:
-    """Return the longest useful pipeline that changes sides with every hop. Turns start at different datanodes."""
+    """Return the longest useful pipeline that changes sides with every hop. `turn` rotates the first datanode."""
     pairs = min(len(first), len(second), calibration_pairs_max)
     return [side[(turn + number) % len(side)] for number in range(pairs) for side in (first, second)]
 
@@ -140,10 +140,10 @@ class _Stream:
     def run(self, until_s: float) -> None:
         """Write a short chunk, then chunks sized to fill the remaining time at the last chunk's rate.
 
-        When the time is over, buffered bytes must still be waited for, so they should be few. To a single disk
-        each chunk fills half of the remaining time until little is left. Otherwise, after a bad first guess, one
-        stream could run long after the others, and a disk is faster or slower with one stream. For longer
-        pipelines, the cost of filling them again would be higher than this error.
+        At the end of the time, buffered bytes must still be waited for, so there should be few of them. To a
+        single disk, each chunk fills half of the remaining time until little time is left. Otherwise, after a bad
+        first estimate, one stream could run long after the others, and the speed of a disk depends on the number
+        of streams. For longer pipelines, refilling them would cost more than this error.
         """
         size = step = len(self._packet.data)
         begun_s = time.monotonic()

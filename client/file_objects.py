@@ -260,7 +260,7 @@ class FileSink(io.BufferedIOBase):
         """`extended_from` is the length of an existing file whose lease the writer holds; None for a new file."""
         has_lease = extended_from is not None
         self._driver = driver
-        #: The request that the file is written under. If it is traced, its span ends with the file.
+        #: The request id of the write. If the request is traced, its span ends with the file.
         self._trace = current_or_new()
         self._flusher = FileFlusher(
             created.token, created.allocated, block_bytes, holder, grant_client, has_lease=has_lease

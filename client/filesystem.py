@@ -56,8 +56,8 @@ _Entries = list[FileStatus]
 _Texts = list[str]
 _Objects = list[dict[str, Any]]
 
-# Maximum number of small files that `write_many` and `read_many` transfer at the same time, and of those that are
-# too large to be sent to a datanode together.
+# Maximum number of small files that `write_many` and `read_many` transfer at once, and of files too large for
+# batches.
 batched_files_at_once_max: Final = 64
 small_files_at_once_max: Final = 16
 
@@ -208,7 +208,8 @@ class PeaceFileSystem(NameApi):
     def read_many(self, paths: Iterable[str]) -> dict[str, bytes | PeacefsError]:
         """Read whole files, several at a time. Return the data of each file or its error, by path.
 
-        Each file is one that `read` may return, but they are not of one moment. Together they must fit in memory.
+        Each file is consistent by itself, but the files may be from different moments. Together they must fit in
+        memory.
         """
         outcomes: dict[str, bytes | PeacefsError] = {}
         wanted = list(dict.fromkeys(paths))
@@ -224,7 +225,7 @@ class PeaceFileSystem(NameApi):
         return outcomes
 
     def _read_with_others(self, path: str) -> fx.Steps[bytes | Opened]:
-        """Open and read a small file. Return the open file if it is not small, or its first replica failed."""
+        """Open and read a small file. Return the open file if it is not small, or if its first replica failed."""
         opened = yield from fx.call(OpenFile(path, self.user), Opened)
         chunks = opened.layout.chunks
         if len(chunks) == 1 and chunks[0].replicas and 0 < chunks[0].length <= batched_chunk_bytes_max:
@@ -368,7 +369,7 @@ class PeaceFileSystem(NameApi):
         self._api.check_access(path, action)
 
     def space(self) -> Space:
-        """Return the bytes of all datanodes: how many there are, are used, and are free."""
+        """Return the total, used and free bytes of all datanodes."""
         return self._api.space()
 
     def decide_about_datanode(self, node: str, decision: str, *, hours: float | None = None) -> dict[str, Any]:
@@ -398,13 +399,13 @@ class PeaceFileSystem(NameApi):
         return self._api.schedule()
 
     def recurrences(self) -> Recurrences:
-        """Return the writes that come back, with their periods, as in `GET /v1/schedule/recurrences`."""
+        """Return the recurring writes with their periods, as in `GET /v1/schedule/recurrences`."""
         return self._api.recurrences()
 
     def propose_phase(self, root: str, period_s: float, size: int = 0, replication: int = 3) -> ProposedPhase:
-        """Ask when a writer should write that writes about `size` bytes below `root` every `period_s`.
+        """Ask for the phase of a writer that writes about `size` bytes below `root` every `period_s`.
 
-        Raises BadRequest, AccessDenied for another user's root, Overloaded.
+        Raises BadRequest, Overloaded, and AccessDenied for another user's root.
         """
         return self._api.propose_phase(root, period_s, size, replication)
 

@@ -105,10 +105,9 @@ class IOService:
         return self.submit(unit, sequence, pages).result()
 
     def clock(self, unit: str, period_s: float, *, size: int = 0, phase_s: float | None = None) -> CheckpointClock:
-        """Return a clock that says when to write the unit's checkpoints of about `size` bytes, one each
-        `period_s`.
+        """Return a clock for the unit's checkpoints of about `size` bytes, one every `period_s`.
 
-        The coordinator proposes the phase, so that units do not write together. `phase_s` sets it instead.
+        The coordinator proposes the phase, so that units do not write at the same time. `phase_s` sets it instead.
         """
         return CheckpointClock(self._files, f"{self._root}/{unit}", period_s, size=size, phase_s=phase_s)
 

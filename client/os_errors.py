@@ -32,7 +32,7 @@ from peacefs.protocol.errors import (
     Unsupported,
 )
 
-#: The first matching class decides the number; all others get EIO. OSError chooses its subclass by the number.
+#: The first matching class determines the errno; all other errors get EIO. OSError chooses its subclass by errno.
 _NUMBERS: tuple[tuple[type[PeacefsError], int], ...] = (
     (FileNotFound, errno.ENOENT),
     (DirectoryFull, errno.ENOSPC),

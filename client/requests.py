@@ -1,4 +1,4 @@
-"""Names a piece of work in the logs of all services (`with request("nightly-42"): ...`), and traces requests."""
+"""Sets request ids for the logs of all services (`with request("nightly-42"): ...`), and traces requests."""
 
 from __future__ import annotations
 

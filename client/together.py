@@ -1,8 +1,8 @@
 """Runs several participants on one thread, so that all their requests are under way at the same time.
 
-Small chunks, and then requests to the coordinator, are held back until no participant can continue, and then
-sent together. So the datanodes write a group of small files as one batch, and the coordinator publishes the group
-in one commit.
+Requests for small chunks, and then requests to the coordinator, are held back until no participant can continue.
+Then they are sent together. So the datanodes write a group of small files as one batch, and the coordinator
+publishes the group in one commit.
 """
 
 from __future__ import annotations

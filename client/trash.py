@@ -85,7 +85,7 @@ class ClientTrash:
         raise AssertionError("the last attempt returns or raises")
 
     def _free_place(self, path: str) -> str:
-        """Return a free path below `Current`. If the name is taken, append the time to the new one."""
+        """Return a free path below `Current`. If the name is taken, append the time to it."""
         now_ms = int(self._clock() * 1000)
         place = self._current
         components = [component for component in path.split("/") if component]

@@ -24,7 +24,7 @@ class ClusterClock:
         self._ahead_s: float | None = None
 
     def heard(self, coordinators_s: float) -> None:
-        """Set the coordinator's time; the delay of the message is ignored."""
+        """Set the coordinator's time. The delay of the message is ignored."""
         with self._lock:
             self._ahead_s = coordinators_s - self._monotonic()
 

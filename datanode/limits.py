@@ -6,7 +6,7 @@ from peacefs.protocol.limits import KIB
 
 # Maximum number of records that are appended to a segment with one write and one fsync.
 segment_batch_records_max: Final = 256
-# A disk that needs longer than this to write one group of small chunks is considered broken.
+# A disk that takes longer than this to write one group of small chunks is considered broken.
 disk_timeout_s: Final = 30.0
 # When an upload through a gateway pauses for this long, the file becomes visible and the bytes received so far are
 # flushed.

@@ -28,7 +28,7 @@ class DatanodeOptions:
     host: str = "127.0.0.1"
     http_port: int = datanode_http_port_default
     data_port: int = datanode_data_port_default
-    #: The port for clients of HDFS; None for no such port.
+    #: The port for HDFS clients; None to disable it.
     hdfs_port: int | None = None
     advertise: str | None = None
     #: Other host names that HTTP clients may use for this datanode.

@@ -48,8 +48,8 @@ log = logging.getLogger("peacefs.datanode")
 def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
     """Serve until told to stop. Raises StartupError if the datanode cannot start.
 
-    Experiments pass in `pace`: chunks are then written to what it returns for the store. No open files are shared
-    with readers, because their reads could not be slowed down.
+    Experiments pass `pace`, which replaces the store as the destination of chunks. Open files are then not shared
+    with readers, because such reads could not be slowed down.
     """
     log_to_stderr("datanode", options.log)
     require_tracing(options.traces)
@@ -72,7 +72,7 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
 
 
 def require_plain_text_for(hdfs_port: int | None, addresses: list[str], *, no_tls: bool) -> None:
-    """Check that the port for clients of HDFS, which has no TLS, may be used. Raises StartupError."""
+    """Check that the port for HDFS clients may be used without TLS. Raises StartupError."""
     beyond = next((host for host in addresses if not is_loopback(host)), None)
     if hdfs_port is not None and beyond is not None and not no_tls:
         raise StartupError(
@@ -103,7 +103,7 @@ async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity |
 async def _learn_cluster(
     options: DatanodeOptions, signer: Signer, stop: asyncio.Event, tls: TlsIdentity | None
 ) -> str | None:
-    """Return the coordinator's cluster; wait until a coordinator answers. Return None if told to stop."""
+    """Return the coordinator's cluster. Wait until a coordinator answers; return None if told to stop."""
     me = Identity("", "datanode", "a new datanode", signer)
     coordinators = itertools.cycle((options.coordinator, *options.more_coordinators))
     while not stop.is_set():

@@ -94,10 +94,11 @@ from .store.interface import ChunkIntake
 from .store.layout import describe
 from .store.replica_changes import SharedChanges
 
-# A datanode may work on two copies for repair and two for balancing, prove replicas, delete, and verify.
+# A datanode may run these orders at once: two copies for repair, two for balancing, proofs, deletions and
+# verifications.
 order_threads: Final = 7
-# Number of segments kept open for reading. The disk space of a removed segment is free only when its file is
-# closed.
+# Maximum number of segments kept open for reading. The disk space of a removed segment is freed only when its file
+# is closed.
 kept_files_max: Final = 64
 
 
@@ -161,7 +162,7 @@ class Datanode:
         self._advertised = options.advertise or options.host
         self._me = Identity(directory.cluster, "datanode", self._node, signer)
         self._served_here = ServedHere()
-        # Connect only to addresses that the coordinator has named: anyone may give a local socket any name.
+        # Connect only to addresses that the coordinator has named. A local socket's name proves nothing.
         self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False, tls=tls)
         self._changes = SharedChanges()
         self._samples = LatencySamples()
@@ -319,7 +320,7 @@ class Datanode:
             # Uploads under way may finish; clients that take longer must send them again elsewhere.
             await connections.all_ended(serving, lambda: self._link.is_registered)
             if self._hdfs is not None:
-                # What came is still published, so clients lose nothing.
+                # Received bytes are still published, so that clients lose nothing.
                 await asyncio.to_thread(self._hdfs.hang_up, gateway_drain_s)
             self._stopping.set()
             if self._tls is not None:
@@ -327,8 +328,8 @@ class Datanode:
             tasks.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)
-            # Before a later hop fails and is blamed: a writer that excluded all other nodes would write its only
-            # replica here.
+            # Stop before a later hop fails and is blamed for it: a writer that excluded all other nodes would
+            # write its only replica here.
             await asyncio.to_thread(self._data_server.hang_up)
             self._pool.shut_down()
             await server.cut_off(serving, gateway_cut_off_s)
@@ -385,7 +386,7 @@ class Datanode:
         log.warning("scrubbing found %s corrupt", describe(replica.chunk, replica.version))
         self._changes.corrupt(replica)
 
-    # -- what the link asks ------------------------------------------------------------------------
+    # -- SessionOwner -------------------------------------------------------------------------------
 
     def registration(self) -> Register:
         return Register(

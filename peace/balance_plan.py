@@ -39,8 +39,9 @@ class Fill(NamedTuple):
 
 
 class BalancePlan:
-    """The fill of all datanodes during one run. It starts with their reports and is then changed only by
-    `move`.
+    """The fill of all datanodes during one run.
+
+    It starts with the datanodes' reports, and then only `move` changes it.
     """
 
     def __init__(self, fills: Mapping[NodeId, Fill], threshold: float) -> None:
@@ -86,7 +87,7 @@ class BalancePlan:
         self._used[target] += size
 
     def left_bytes(self) -> int:
-        """Return the minimum number of bytes to move until no datanode is outside the threshold."""
+        """Return the minimum number of bytes to move until every datanode is within the threshold."""
         over, under = (sum(self._beyond_bytes(node) for node in nodes) for nodes in (self.over(), self.under()))
         return round(max(over, under))
 
@@ -95,9 +96,10 @@ class BalancePlan:
 
 
 def keeps_spread(before: Sequence[str], after: Sequence[str], share: int) -> bool:
-    """Return whether replicas in the racks `after` are spread as well as in `before`.
+    """Return whether replicas in the racks `after` are spread at least as well as in `before`.
 
-    That means at least as many racks, and no rack with more than both its `share` and the previous maximum.
+    That means at least as many racks, and no rack with more replicas than its `share` or, if higher, the previous
+    maximum.
     """
     most_before, most_after = (max(map(racks.count, racks), default=0) for racks in (before, after))
     return len(set(after)) >= len(set(before)) and most_after <= max(most_before, share)

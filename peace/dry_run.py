@@ -48,8 +48,9 @@ class DryRunRequest(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """The input of a dry run. `topology` is TOML text, or its tables as a structure. Servers in `exclude` may
-    write but get no replicas.
+    """The input of a dry run. `topology` is TOML text, or its tables as a structure.
+
+    Servers in `exclude` may write but get no replicas.
     """
 
     policy: str
@@ -61,8 +62,9 @@ class Task(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Assignment:
-    """The pipeline of one chunk of one request, both counted from 0, and when it is written, in seconds from the
-    start of the plan.
+    """The pipeline and the time of one chunk of one request.
+
+    Chunks and requests are counted from 0. Times are seconds from the start of the plan.
     """
 
     request: int
@@ -84,7 +86,7 @@ class Unplaced:
 
 @dataclass(frozen=True)
 class DryRunPlan:
-    """The plan: contains each chunk of each request once, as an assignment (in order of steps) or as unplaced."""
+    """The plan. It contains each chunk once, as an assignment (in order of steps) or as unplaced."""
 
     assignments: list[Assignment]
     unplaced: list[Unplaced]
@@ -182,8 +184,10 @@ def _assignments(topology: Topology, rounds: list[list[Grant]]) -> list[Assignme
 
 
 def plan_rounds(policy: Policy, write_sets: Iterable[WriteSet], round_s: float = 1.0) -> list[list[Grant]]:
-    """Return the grants of each round, until nothing more can be granted. `policy.chunks_waiting` is then the
-    number of chunks that cannot be placed. The policy must be new, because grants from before would never end.
+    """Return the grants of each round, until nothing more can be granted.
+
+    Afterwards, `policy.chunks_waiting` is the number of chunks that cannot be placed. The policy must be new,
+    because earlier grants would never end.
     """
     rounds: list[list[Grant]] = []
     news: list[Event] = [Submitted(write_set) for write_set in write_sets]

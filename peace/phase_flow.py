@@ -1,9 +1,9 @@
 """Assigns recurrences of equal periods to slots by minimum cost flows (OR-Tools).
 
-Each recurrence is one unit of flow to one of the slots of the period. What a slot costs rises with each recurrence
-in it, as the square of its load does, so the flow with the least cost is the plan with the least overload.
-Recurrences of different sizes are assigned one size class after the other, largest first, on top of what is there.
-A slot is as long as an occurrence of the class takes.
+Each recurrence is one unit of flow to one of the slots of the period. The cost of a slot is the square of its
+load, so the cheapest flow is the plan with the least overload. Recurrences of different sizes are assigned by size
+class, largest first, on top of the load that is already assigned. A slot is as long as an occurrence of the class
+takes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ortools.graph.python import min_cost_flow
 
 from .phases import Phased
 
-#: Costs are integers: this many units for one second of work, squared.
+#: Costs are integers: one second of work, squared, counts as this many units.
 _SCALE = 10_000
 
 #: Maximum number of slots of one flow, so that thousands of recurrences are assigned in a fraction of a second.
@@ -23,7 +23,7 @@ _SLOTS_MAX = 60
 
 
 def assign_equal_periods(recurrences: Sequence[Phased]) -> dict[str, float]:
-    """Return a phase for each recurrence that has none yet. All must have the same period."""
+    """Return a phase for each recurrence without one. All recurrences must have the same period."""
     period_s = recurrences[0].period_s
     fine = 4 * _SLOTS_MAX
     loads = [0.0] * fine
@@ -44,7 +44,7 @@ def assign_equal_periods(recurrences: Sequence[Phased]) -> dict[str, float]:
 
 
 def _flow(count: int, base: Sequence[float], work: float) -> list[int]:
-    """Return the slot of each of `count` equal recurrences of `work` seconds, on top of the loads `base`.
+    """Return slots for `count` equal recurrences of `work` seconds. `base` is the present load of each slot.
 
     Recurrences of a class are interchangeable, so one source node stands for all of them.
     """

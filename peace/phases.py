@@ -2,14 +2,14 @@
 
 The time of a plan is a circle: the least common multiple of the periods, cut into slots. Each occurrence loads the
 pool of all disks and the links out of its writer's rack, for as long as it takes alone. The cost of a plan is the
-sum over slots of the squared loads, each relative to its capacity. Equal loads everywhere have the least cost.
+sum over slots of the squared loads, each relative to its capacity. Equal loads in all slots have the least cost.
 
-Recurrences of *equal* periods are assigned to slots by minimum cost flows (`phase_flow`). *Harmonic* ones, of
-which one period is a multiple of the other, occupy several coupled slots, which a flow would move apart. For them,
-and after a flow, a local search moves one recurrence at a time to where it costs least. Recurrences whose periods
-have no small common multiple gain nothing over chance, so they get no common plan.
+Recurrences of *equal* periods are assigned to slots by minimum cost flows (`phase_flow`). Two recurrences are
+*harmonic* if one period is a multiple of the other. They occupy several coupled slots, which a flow would move
+apart. For them, and after a flow, a local search moves one recurrence at a time to its cheapest slot. If periods
+have no small common multiple, a plan is no better than chance, so such recurrences get no common plan.
 
-A recurrence that has a phase keeps it, unless moving it lowers what it costs by `WORTH_MOVING`.
+A recurrence keeps its phase, unless moving it lowers its own cost by `WORTH_MOVING`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
-#: Slots of a plan's time.
+#: The number of slots in a plan's time.
 SLOTS: Final = 240
 
-#: A plan covers at most so many of its longest periods.
+#: The maximum time of a plan, as a multiple of its longest period.
 _PERIODS_MAX = 6
 
 #: Periods that differ by at most this share count as equal or harmonic.
@@ -31,18 +31,20 @@ _ALIKE = 0.01
 #: A recurrence is moved if its own cost falls by at least this share.
 WORTH_MOVING: Final = 0.2
 
-#: Rounds of the local search. Of more than `_FEW` recurrences each is moved once, between a quarter of the slots.
+#: Rounds of the local search. With more than `_FEW` recurrences, there is one round and a quarter of the slots.
 _ROUNDS = 4
 _FEW = 500
 
-#: The resource that all recurrences use, beside the links of a rack.
+#: The resource that all recurrences use. The other resources are the links out of each rack.
 DISKS: Final = "disks"
 
 
 @dataclass(frozen=True, slots=True)
 class Phased:
-    """A recurrence to be planned. `duration_s` is how long an occurrence takes alone, and `loads` are its seconds
-    of work by resource. `phase_s` is its present phase, None if it has none yet. Only a `movable` one is moved.
+    """A recurrence to be planned. Only a `movable` one may be moved.
+
+    `duration_s` is the duration of an occurrence that is alone in the cluster. `loads` are its seconds of work by
+    resource. `phase_s` is its present phase, None if it has none yet.
     """
 
     name: str
@@ -53,20 +55,20 @@ class Phased:
     movable: bool = True
 
 
-#: Assigns phases to recurrences of equal periods that have none.
+#: Assigns phases to recurrences with equal periods and without a phase.
 AssignEqual = Callable[[Sequence[Phased]], Mapping[str, float]]
 
 
 @dataclass(slots=True)
 class PhasePlan:
-    """The phases of all recurrences that a plan could place, and the names of those that it moved."""
+    """The phases of all recurrences that could be placed, and the names of those that were moved."""
 
     phases_s: dict[str, float] = field(default_factory=dict)
     moved: list[str] = field(default_factory=list)
 
 
 class _Circle:
-    """The loads of all slots, by resource, and where each recurrence is."""
+    """The loads of all slots, by resource, and the slot of each recurrence."""
 
     def __init__(self, length_s: float, slots: int) -> None:
         self.slots = slots
@@ -88,7 +90,7 @@ class _Circle:
         return period, min(period, max(1, ceil(each.duration_s / self.slot_s - 1e-9)))
 
     def costs(self, each: Phased) -> list[float]:
-        """Return what placing a recurrence at each slot of its period adds to the cost."""
+        """Return the additional cost of placing a recurrence at each slot of its period."""
         period, width = self.shape(each)
         total = [0.0] * period
         for resource, seconds in each.loads.items():
@@ -107,7 +109,7 @@ class _Circle:
 
 
 def plan_phases(recurrences: Sequence[Phased], assign_equal: AssignEqual | None = None) -> PhasePlan:
-    """Return a phase for each recurrence. `assign_equal` makes the first plan of those with equal periods."""
+    """Return a phase for each recurrence. `assign_equal` makes the first plan for equal periods."""
     plan = PhasePlan()
     for group in _harmonic_groups(recurrences):
         first: Mapping[str, float] = {}
@@ -157,7 +159,7 @@ def _plan_group(group: Sequence[Phased], first: Mapping[str, float], plan: Phase
 
 
 def _improve(each: Phased, circle: _Circle, slots: dict[str, int]) -> bool:
-    """Move a recurrence to its cheapest slot if that is worth it. Return whether it was moved."""
+    """Move a recurrence to its cheapest slot if that is worthwhile. Return whether it was moved."""
     now = slots.get(each.name)
     if now is not None:
         circle.place(each, now, -1.0)
@@ -172,9 +174,7 @@ def _improve(each: Phased, circle: _Circle, slots: dict[str, int]) -> bool:
 
 
 def _harmonic_groups(recurrences: Sequence[Phased]) -> list[list[Phased]]:
-    """Group recurrences so that the periods of each group have a common multiple of a few of its longest
-    period.
-    """
+    """Group recurrences whose periods have a common multiple of at most a few of the longest period."""
     groups: list[tuple[float, list[Phased]]] = []
     for each in sorted(recurrences, key=lambda each: (-each.period_s, each.name)):
         for number, (length_s, members) in enumerate(groups):
@@ -198,7 +198,7 @@ def _length_s(group: Sequence[Phased]) -> float:
 
 
 def _common_s(length_s: float, period_s: float, longest_s: float) -> float | None:
-    """Return the smallest multiple of a length that is nearly a multiple of a period; None if it is too long."""
+    """Return the smallest multiple of a length that is nearly a multiple of a period; None if too long."""
     times = 1
     while times * length_s <= longest_s * (1 + _ALIKE):
         ratio = times * length_s / period_s

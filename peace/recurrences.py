@@ -1,15 +1,17 @@
-"""Learns which writes come back, and when: the period, phase and size of each recurrence.
+"""Learns which writes are periodic: the period, phase and size of each recurrence.
 
 A recurrence is all writes of one class below one root (a Spark checkpoint, a dataflow unit, or any directory). Its
 writes are grouped into occurrences by their pauses: a pause of more than half of the usual long pause begins a new
-occurrence. The period is the median time between the last occurrences, and up to two of these times may differ
-from it. So a missed or late occurrence changes nothing. After a change of the period there is no estimate for a
-few occurrences, and then there is a new one. If occurrences that were found so are irregular, only pauses that are
-almost as long as the longest one begin an occurrence: a batch may write at its beginning and at its end.
+occurrence. The period is the median time between the last occurrences. Up to two of these times may be irregular,
+so a missed or late occurrence changes nothing. After a change of the period, there is no estimate for a few
+occurrences.
+
+A batch may write at its beginning and at its end. If the occurrences are irregular, this is assumed, and only
+pauses almost as long as the longest one begin a new occurrence.
 
 The phase is the median time of the last occurrences within the period. It follows a slow drift.
 
-Pure and bounded: the least recently seen recurrences are forgotten first.
+Pure and bounded: the least recently active recurrences are forgotten first.
 """
 
 from __future__ import annotations
@@ -25,31 +27,31 @@ from peacefs.protocol.values.write_classes import WriteClass
 
 recurrences_max: Final = 16_384
 
-#: The number of occurrences, and of pauses, from which estimates are made.
+#: The number of recent occurrences, and of recent pauses, that estimates are made from.
 _OCCURRENCES = 8
 _PAUSES = 32
 
-#: Shorter pauses are part of an occurrence, and longer ones never are.
+#: Shorter pauses never begin an occurrence, and longer pauses always do.
 _PAUSE_MIN_S = 0.2
 _PAUSE_MAX_S = 60.0
 
-#: An estimate is made from this many occurrences on.
+#: The minimum number of occurrences for an estimate.
 _ENOUGH = 4
 
-#: Times between occurrences that differ from the median by more than this share of it are irregular.
+#: A time between occurrences is irregular if it differs from the median by more than this share.
 _IRREGULAR = 0.15
 
-#: A pause is almost as long as the longest one if it has this share of it.
+#: A pause is almost as long as the longest one if it has at least this share of its length.
 _ALMOST = 0.75
 
-#: An occurrence that lasts for so many periods shows that the writer pauses less than before.
+#: If an occurrence lasts for this many periods, the writer now makes shorter pauses than before.
 _TOO_LONG_PERIODS = 1.5
 
-#: A recurrence is over if it was silent for this many periods, and for this time.
+#: A recurrence ends if it is silent for this many periods, and for this time.
 _SILENT_PERIODS = 4
 _SILENT_MIN_S = 10.0
 
-#: A recurrence without a known period is over after this silence.
+#: A recurrence without a known period ends after this silence.
 _SILENT_S = 600.0
 
 
@@ -63,10 +65,10 @@ class RecurrenceKey:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What is known about a recurrence that has come back regularly.
+    """The estimates for a regular recurrence.
 
-    `phase_s` is from 0 to `period_s`, by the clock of the events. `spread_s` is the median difference of the times
-    between occurrences from `period_s`. `size` is the median of the bytes of an occurrence, and `size_max` their
+    `phase_s` is from 0 to `period_s`, by the clock of the events. `spread_s` is the median deviation of the times
+    between occurrences from `period_s`. `size` is the median size of an occurrence in bytes, and `size_max` the
     largest. `duration_s` is the median time from the first to the last write of an occurrence.
     """
 
@@ -81,7 +83,7 @@ class Forecast:
     last_s: float
 
     def next_s(self, now_s: float) -> float:
-        """Return when the next occurrence is expected, after `now_s`."""
+        """Return the time of the first expected occurrence after `now_s`."""
         whole = (now_s - self.phase_s) // self.period_s + 1
         return self.phase_s + whole * self.period_s
 
@@ -95,12 +97,12 @@ class _Occurrence:
 
 @dataclass(slots=True)
 class _Record:
-    """The recent occurrences of one recurrence, the last of them perhaps under way."""
+    """The recent occurrences of one recurrence. The last one may still be under way."""
 
     occurrences: deque[_Occurrence] = field(default_factory=lambda: deque(maxlen=_OCCURRENCES))
     pauses: deque[float] = field(default_factory=lambda: deque(maxlen=_PAUSES))
     total: int = 0
-    #: Whether only pauses that are almost as long as the longest one count.
+    #: True if only pauses almost as long as the longest one begin an occurrence.
     only_longest: bool = False
     #: A longer pause begins a new occurrence.
     pause_s: float = _PAUSE_MIN_S
@@ -114,11 +116,11 @@ class Recurrences:
     def __init__(self, count_max: int = recurrences_max) -> None:
         self._count_max = count_max
         self._records: dict[RecurrenceKey, _Record] = {}
-        #: Counts writes that began an occurrence, for whoever keeps forecasts.
+        #: The number of writes that began an occurrence, so that users of forecasts notice changes.
         self.occurrences_total = 0
 
     def wrote(self, now_s: float, key: RecurrenceKey, size: int, user: str = "") -> None:
-        """Take in a write of `size` bytes that ended now; or, with 0, that a writer has begun or goes on."""
+        """Record that a write of `size` bytes ended now. With 0, record that a writer began or continued."""
         record = self._records.pop(key, None)
         if record is None:
             record = _Record()
@@ -143,17 +145,18 @@ class Recurrences:
         current.size += size
 
     def writes(self, key: RecurrenceKey) -> bool:
-        """Return whether a write of this recurrence is remembered."""
+        """Return whether any write of this recurrence is known."""
         return key in self._records
 
     def forecast(self, key: RecurrenceKey, now_s: float) -> Forecast | None:
-        """Return what is known about a recurrence; None if it is irregular, over, or too new."""
+        """Return the estimates for a recurrence; None if it is irregular, ended, or too new."""
         record = self._records.get(key)
         return None if record is None else _forecast(key, record, now_s)
 
     def forecasts(self, now_s: float, count_max: int = recurrences_max) -> Iterator[Forecast]:
-        """Yield the forecasts of the regular ones of the `count_max` most recently seen recurrences, latest
-        first.
+        """Yield the forecasts of regular recurrences, most recently active first.
+
+        Considers the `count_max` most recently active recurrences.
         """
         for key, record in islice(reversed(self._records.items()), count_max):
             found = _forecast(key, record, now_s)
@@ -161,12 +164,12 @@ class Recurrences:
                 yield found
 
     def user_of(self, key: RecurrenceKey) -> str:
-        """Return who wrote last; empty if nobody is known."""
+        """Return the user of the last write; empty if unknown."""
         record = self._records.get(key)
         return "" if record is None else record.user
 
     def _forget_old(self, now_s: float) -> None:
-        """Make room, and forget recurrences that have been silent for long. They are the first ones."""
+        """Forget recurrences that have been silent for long, and the oldest ones if there are too many."""
         while self._records:
             key = next(iter(self._records))
             silent_s = now_s - self._records[key].occurrences[-1].touched_s
@@ -179,7 +182,10 @@ class Recurrences:
 
 
 def _pause_s(record: _Record) -> float:
-    """Return half of the median of the long pauses. A pause is long if it has a quarter of the longest one."""
+    """Return the length of a pause that begins an occurrence: half of the median of the long pauses.
+
+    A pause is long if it has at least a quarter of the length of the longest one.
+    """
     pauses = record.pauses
     if not pauses:
         return _PAUSE_MIN_S
@@ -192,7 +198,7 @@ def _pause_s(record: _Record) -> float:
 
 
 def _notice_shorter_pauses(record: _Record, now_s: float, pause_s: float) -> None:
-    """Forget earlier pauses if the occurrence lasts too long: then the writer pauses less than before."""
+    """Forget earlier pauses if the occurrence lasts too long, because the writer now makes shorter pauses."""
     if 0 < record.period_s * _TOO_LONG_PERIODS < now_s - record.occurrences[-1].began_s:
         record.pauses.clear()
         record.pauses.append(pause_s)
@@ -200,7 +206,7 @@ def _notice_shorter_pauses(record: _Record, now_s: float, pause_s: float) -> Non
 
 
 def _learn_pause_again(record: _Record, *, only_longest: bool) -> None:
-    """Group the next writes by another pause."""
+    """Restart the grouping into occurrences with a new pause length."""
     record.only_longest = only_longest
     last = record.occurrences[-1]
     record.occurrences.clear()
@@ -209,7 +215,7 @@ def _learn_pause_again(record: _Record, *, only_longest: bool) -> None:
 
 
 def _is_regular(record: _Record) -> bool:
-    """Return whether the times between occurrences are alike, except for up to two of seven."""
+    """Return whether the times between occurrences are similar, except for up to two of seven."""
     period_s = record.period_s
     differences_s = sorted(abs(each - period_s) for each in _between_s(record))
     regular = len(differences_s) - (len(differences_s) - 2) // 2
@@ -236,10 +242,10 @@ def _forecast(key: RecurrenceKey, record: _Record, now_s: float) -> Forecast | N
     spread_s = median(abs(each - period_s) for each in _between_s(record))
     if now_s - began_s[-1] > max(_SILENT_MIN_S, _SILENT_PERIODS * period_s):
         return None
-    # The last occurrence may be under way. Its beginning counts, its size does not.
+    # The last occurrence may be under way: use its beginning, but not its size.
     whole = list(record.occurrences)[:-1]
-    # Differences from the last beginning in whole periods, so that the median is not torn apart at the period's
-    # end.
+    # Measure phases relative to the last beginning, so that values near the period's end and start are not
+    # averaged.
     late_s = [
         (each - began_s[-1]) - period_s * round((each - began_s[-1]) / period_s) for each in began_s[-_ENOUGH:]
     ]

@@ -1,6 +1,6 @@
-"""What tests and reproductions run dataflows with.
+"""Tools with which tests and benchmarks run dataflows.
 
-`seeded.py` and `seeded_ring.py` play whole queries in one thread and in virtual time, with failures.
-`comparison.py` judges what a recovery did to the output. `link_traffic.py` and
-`row_counts.py` count what real nodes send.
+`seeded.py` and `seeded_ring.py` run whole queries in one thread and in virtual time, with failures.
+`comparison.py` classifies the output after a recovery. `link_traffic.py` and `row_counts.py` count what real nodes
+send.
 """

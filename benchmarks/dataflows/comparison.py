@@ -1,13 +1,13 @@
-"""The judge of recovery: the output of a run with a failure, compared with runs without (HA, section 3.1).
+"""Classifies a recovery: compares the output of a run with a failure with runs without one (HA, section 3.1).
 
 HA's definitions, in the order in which they are tried:
 
-- precise recovery: the output is one that a run without a failure gives;
+- precise recovery: a run without a failure could give the same output;
 - gap recovery: the effect of some input row is lost;
-- rollback recovery: nothing is lost, and rows may come again. A row is a *duplicate* if the effects of its input
-  rows have left before. Without duplicates the output is that of a run without a failure, and each duplicate is
-  equal to a row that it repeats (repeating), or some say something else (convergent); or it is the output of no
-  such run (divergent).
+- rollback recovery: nothing is lost, but rows may be repeated. A row is a *duplicate* if the effects of its input
+  rows were in the output before. The recovery is *repeating* if the output without its duplicates is that of a run
+  without a failure, and each duplicate equals the row that it repeats. It is *convergent* if some duplicates
+  differ from that row. It is *divergent* if the output without its duplicates is that of no such run.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def compare_outputs(
     held_back: Collection[Hashable] = (),
     achievable: Callable[[Sequence[_Row]], bool] | None = None,
 ) -> Recovery:
-    """Return the kind of recovery that `observed` shows, where `expected` is an output without a failure.
+    """Return the kind of recovery that `observed` shows. `expected` is the output of a run without a failure.
 
-    `subject` says what a row speaks of, as a window and a key, or an input row: a row whose subject was spoken of
-    before is a duplicate, whether it says the same or not.
+    `subject` returns what a row is about, such as a window and a key, or an input row. A row is a duplicate if an
+    earlier row has the same subject, whether the rows are equal or not.
 
-    `carries` says which effects of the input a row shows: input rows, or pairs of window and input row where the
-    input alone decides which windows there are. Without it, subjects stand for effects, so that a query whose
-    windows may be cut otherwise after a failure needs it: else another cut is taken for a loss. `held_back` are
-    effects that a run may end without showing, as those of a window that is still open.
+    `carries` returns the effects of the input that a row shows: input rows or, if the input alone determines the
+    windows, pairs of window and input row. Without it, subjects are used as effects. A query needs it if its
+    windows may be cut differently after a failure; otherwise a different cut would look like a loss. `held_back`
+    are effects that may be missing at the end of a run, such as those of an open window.
 
-    `achievable` says whether a run without a failure can give an output. Networks that are not deterministic need
-    it, since any such run will do; for the others `expected` is the only one.
+    `achievable` returns whether a run without a failure can have an output. Nondeterministic networks need it,
+    because they have several correct outputs. For deterministic networks, `expected` is the only one.
     """
     if list(observed) == list(expected) or (achievable is not None and achievable(observed)):
         return Recovery.PRECISE
@@ -64,7 +64,7 @@ def _lost(
     held_back: Collection[Hashable],
 ) -> bool:
     if carries is None:
-        # Two rows of one subject are two effects.
+        # Two rows with the same subject are two effects.
         return bool(Counter(map(subject, expected)) - Counter(map(subject, observed)))
     shown = {effect for row in observed for effect in carries(row)}
     return any(effect not in shown and effect not in held_back for row in expected for effect in carries(row))
@@ -73,9 +73,9 @@ def _lost(
 def _without_duplicates(
     expected: Sequence[_Row], observed: Sequence[_Row], subject: Callable[[_Row], Hashable]
 ) -> bool | None:
-    """Return whether all duplicates are equal to rows before them; None if the others are not `expected`.
+    """Return whether all duplicates equal earlier rows; None if the other rows are not `expected`.
 
-    Rows are matched as early as possible, which leaves the most to be duplicates of.
+    Rows are matched with `expected` as early as possible, so that as many rows as possible can be duplicates.
     """
     matched = 0
     alike = True
@@ -98,7 +98,7 @@ def _first_of_each(
     observed: Sequence[_Row],
     subject: Callable[[_Row], Hashable],
 ) -> bool | None:
-    """Return whether all rows equal the first of their subject; None if no run gives the first ones."""
+    """Return whether all rows equal the first one of their subject; None if no run gives these first rows."""
     first: dict[Hashable, _Row] = {}
     alike = True
     for row in observed:

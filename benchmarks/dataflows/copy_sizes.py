@@ -1,4 +1,4 @@
-"""Sizes of copies of state as HA counts them: what is new since the copy before (HA 5.1), whatever pages take."""
+"""Sizes of copies of state as HA counts them: the rows that are new since the last copy (HA 5.1), not pages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class CopySizes:
     def __init__(self, network: Network, costs: Costs) -> None:
         self._network = network
         self._costs = costs
-        # Rows that a start of a unit had taken up and put out when it was last captured.
+        # For each incarnation of a unit: the number of input and output rows at its last capture.
         self._captured: dict[tuple[str, int], int] = {}
 
     def of(self, core: NodeCore, unit: str, incarnation: int) -> int:
-        """Return the bytes of a copy that is captured now: rows new in operators and outputs, and positions."""
+        """Return the bytes of a copy that is captured now: new rows in operators and outputs, and positions."""
         taken_up = sum(
             rows
             for (name, _, operator), rows in core.operator_rows.items()

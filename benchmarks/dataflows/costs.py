@@ -1,7 +1,7 @@
-"""Costs of virtual time: how long links and processors take, and how many bytes go over which link (HA, Table 5).
+"""Costs in virtual time: the durations of sends and processing, and the bytes on each link (HA, Table 5).
 
-The cores do not know of it. Sizes are those of the model, where a row has so many bytes and a number of a row so
-many, whatever our encoding takes.
+The cores do not know these costs. Sizes are those of the paper's model, in which each row and each row number has
+a fixed size, whatever our encoding needs.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from peacefs.dataflow.limits import dataflow_tick_s
 class Traffic(Enum):
     #: Rows from producers to consumers.
     DATA = "data"
-    #: Copies of state, and whatever else the nodes of one unit tell each other.
+    #: Copies of state, and other messages between the nodes of one unit.
     REPLICATION = "replication"
-    #: Numbers of rows up to which a consumer has a stream, or needs it no more.
+    #: Row numbers up to which a consumer has received a stream, or no longer needs it.
     ACKNOWLEDGEMENT = "acknowledgement"
-    #: Requests, credit, heartbeats, placements: the same with every technique.
+    #: Requests, credit, heartbeats, placements: the same for every technique.
     CONTROL = "control"
 
 
 class Flow(NamedTuple):
-    """Bytes of one kind from one host to another, about a stream or a unit."""
+    """The flow of one kind of message from one host to another, about one stream or unit."""
 
     kind: Traffic
     subject: str
@@ -52,23 +52,23 @@ class Flow(NamedTuple):
 
 @dataclass(frozen=True)
 class Costs:
-    """Parameters of a model of time. By default a processor and a link cost nothing but the delay."""
+    """Parameters of a model of time. By default, processing takes no time, and a link only adds its delay."""
 
-    #: Seconds of processor time that an operator takes for an input row, by its name.
+    #: Seconds of processor time that an operator needs per input row, by the operator's name.
     processing_s: Mapping[str, float] = field(default_factory=dict)
-    #: Operators whose state takes up the rows that come in, so that a copy of the state has them.
+    #: Operators whose state contains the input rows, so that a copy of the state contains them, too.
     keeps_rows: frozenset[str] = frozenset()
-    #: Bits a second that each link carries, in each direction.
+    #: Bits per second of each link, in each direction.
     bandwidth_bits_s: float = float("inf")
     delay_s: float = 0.005
     row_bytes: int = 50
     number_bytes: int = 8
-    #: The time from the death of a node until the controller knows of it.
+    #: The time from the death of a node until the controller detects it.
     detection_s: float = 0.25
-    #: The time from when a consumer asks another producer, or another consumer asks, until rows are sent: the way
-    #: of a subscription.
+    #: The time that a subscription takes from a consumer to another producer, including when a new consumer
+    #: subscribes.
     redirection_s: float = 0.04
-    #: So often each core is told the time.
+    #: Interval of the ticks of each core.
     tick_s: float = dataflow_tick_s
     #: Bytes are counted from this time on, until the first failure.
     counted_from_s: float = 0.0
@@ -87,54 +87,55 @@ class Costs:
             case Determinants() | EventsHappened():
                 return Traffic.REPLICATION, message.unit, max(len(message.events), 1) * self.number_bytes
             case TrimOutput():
-                # A watermark for each input where numbers of output rows say nothing (HA 5.3).
+                # One watermark per input, if the numbers of output rows cannot be used (HA 5.3).
                 return Traffic.REPLICATION, message.unit, len(message.positions or (0,)) * self.number_bytes
             case CopyHeld() | DeterminantsHeld() | StandbyInStep() | EventsKept():
                 return Traffic.REPLICATION, message.unit, self.number_bytes
         return Traffic.CONTROL, type(message).__name__, self.number_bytes
 
     def checkpoint_bytes(self, rows: int, positions: int) -> int:
-        """Return the bytes of a copy of state: the rows that are new in it, and positions of queues (HA 5.1)."""
+        """Return the bytes of a copy of state: its new rows, and the positions of queues (HA 5.1)."""
         return rows * self.row_bytes + positions * self.number_bytes
 
 
 @dataclass(frozen=True)
 class VirtualTimes:
-    """How long things take in a seeded run, on average, and when its store is ready for checkpoints."""
+    """Average durations in a seeded run, and how often the store postpones checkpoints."""
 
     rows_every_s: float = 0.05
-    #: Time of a message on its way; not used with `costs`.
+    #: Duration of a message; not used with `costs`.
     latency_s: float = 0.002
     #: Time to store or load a checkpoint.
     store_s: float = 0.1
-    #: The share of checkpoints that are told to come back later, until a time.
+    #: The share of checkpoints that are cancelled with "not now", until the given time.
     not_now: float = 0.0
     not_now_until_s: float = float("inf")
-    #: With costs, links and processors take the time that they say, bytes are counted, and failures happen at a
-    #: time. Places of units, and the most that memory held, are not noted then.
+    #: With costs, links and processors take time, bytes are counted, and failures happen at times instead of
+    #: steps. The outcome's places of units and maxima of memory are not recorded then.
     costs: Costs | None = None
 
 
 class VirtualLinks:
-    """Links between hosts: each carries one message after the other, in each direction, and keeps their order."""
+    """Links between hosts. Each direction carries one message at a time, in order."""
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
         self._free_s: dict[tuple[str, str], float] = {}
         self._arrived_s: dict[tuple[str, str], float] = {}
         self.bytes: Counter[Flow] = Counter()
-        #: Bytes of the pages of copies of state, by unit, which are not what copies cost here.
+        #: Bytes of the pages in copies of state, by unit. The model's costs of copies do not include them.
         self.page_bytes: Counter[str] = Counter()
         self.counting = True
-        # The cost of each copy on its way, by unit and number.
+        # The cost of each copy under way, by unit and copy number.
         self._copy_bytes: dict[tuple[str, int], int] = {}
-        #: After the first failure: when the rows of a stream up to which number had left a host.
+        #: After the first failure: by host and stream, pairs of a row number and the time when rows up to it had
+        #: left the host.
         self.rows_left: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
     def send(self, now_s: float, sender: str, receiver: str, message: Message, *, told: bool) -> float:
-        """Return when a message arrives. `told`: the controller says it or is told, which takes no time.
+        """Return when a message arrives. With `told`, the controller sends or receives it, which takes no time.
 
-        In HA the node that takes over notices the failure itself.
+        The controller is free because in HA the node that takes over detects the failure itself.
         """
         kind, subject, size = self._size(now_s, message)
         self.count(now_s, Flow(kind, subject, sender, receiver), size)
@@ -153,7 +154,7 @@ class VirtualLinks:
         return arrival_s
 
     def captured(self, unit: str, number: int, size: int) -> None:
-        """Learn what a copy of a unit's state costs that will be sent in pieces."""
+        """Record the cost of a copy of a unit's state. The copy is then sent in pieces."""
         self._copy_bytes[unit, number] = size
 
     def count_pages(self, now_s: float, unit: str, size: int) -> None:
@@ -164,7 +165,7 @@ class VirtualLinks:
         if not isinstance(message, CopyPiece):
             return self._costs.size(message)
         self.count_pages(now_s, message.unit, len(message.data))
-        # Its pieces are equal, but for the last, which has the rest.
+        # All pieces have the same size, except the last, which has the rest.
         whole = self._copy_bytes[message.unit, message.number]
         size = whole // message.pieces
         last = message.piece == message.pieces - 1
@@ -175,6 +176,6 @@ class VirtualLinks:
             self.bytes[flow] += size
 
     def left_s(self, sender: str, stream: str, number: int) -> float:
-        """Return when a row of a stream had left a host, after a failure; 0 if it did not send it."""
+        """Return when a row of a stream left a host after a failure; 0 if the host did not send it."""
         left = self.rows_left.get((sender, stream), ())
         return min((at_s for last, at_s in left if last >= number), default=0.0)

@@ -1,4 +1,4 @@
-"""Failures that a seeded run is given."""
+"""The failures of a seeded run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kill:
-    """A node dies: its memory is gone, and what is on its way from and to it."""
+    """A node dies: it loses its memory and all messages to and from it."""
 
     step: int
     node: str
-    #: After so long it is there again, empty; never if None.
+    #: The node returns after this time, empty; None means never.
     back_after_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Hang:
-    """A node does nothing for a while, and then goes on as if nothing had happened."""
+    """A node stops for a while, and then continues as if nothing had happened."""
 
     step: int
     node: str
@@ -26,7 +26,7 @@ class Hang:
 
 @dataclass(frozen=True)
 class CutLink:
-    """The connection of two nodes breaks: what is on its way is lost, and both learn of it."""
+    """The connection of two nodes breaks: messages under way are lost, and both nodes notice."""
 
     step: int
     nodes: tuple[str, str]
@@ -34,11 +34,11 @@ class CutLink:
 
 @dataclass(frozen=True)
 class KillRunning:
-    """The node that runs a unit at a time dies."""
+    """The node that runs a unit dies at a given time."""
 
     at_s: float
     unit: str
 
 
-#: Before a step.
+#: The step before which this happens.
 Failure = Kill | Hang | CutLink

@@ -1,4 +1,4 @@
-"""Count the bytes that go over the links of a query, by kind and subject, for those who measure."""
+"""Counts the bytes on the links of a query, by kind and subject, for measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .costs import Costs, Traffic
 from .named_counts import NamedCounts, read_counts
 
 _BETWEEN = "\t"
-#: It knows of each message of which kind it is; sizes here are those of our encoding.
+#: Used only to find the kind of a message. The sizes counted here are those of our encoding.
 _KINDS = Costs()
 
 
@@ -28,7 +28,7 @@ class LinkTraffic:
         self._directory = directory
 
     def counter(self, node: str) -> Callable[[Message, int], None]:
-        """Return a function that is told of each message that this process has sent, and of its bytes."""
+        """Return a function to call with each message that this process sends, and its size in bytes."""
         counts = NamedCounts(self._directory, node)
 
         def count(message: Message, size: int) -> None:
@@ -41,7 +41,7 @@ class LinkTraffic:
         return count
 
     def total(self) -> Counter[tuple[Traffic, str]]:
-        """Return the bytes that were sent so far, by kind and by the stream or unit that they were about."""
+        """Return the bytes sent so far, by kind and by the stream or unit that they are about."""
         found: Counter[tuple[Traffic, str]] = Counter()
         for _, name, size in read_counts(self._directory):
             kind, _, subject = name.partition(_BETWEEN)

@@ -1,6 +1,6 @@
-"""Counts by name, for those who measure.
+"""Named counters for measurements.
 
-Each process counts in a file of its own, which it maps: the counts are there after it was killed.
+Each process counts in its own memory-mapped file, so that the counts survive if it is killed.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-#: A record: the name, cut to fit, and the count.
+#: A record: the name, cut to a fixed length, and the count.
 _RECORD_BYTES = 128
 _NAME_BYTES = 120
-#: In the machine's own order, so that a count is written at once.
+#: In native byte order, so that a count is written in one step.
 _COUNT = struct.Struct("q")
 
 
 class NamedCounts:
-    """The counts of this process, in a file of a directory."""
+    """The counters of this process, in a file in a directory."""
 
     def __init__(self, directory: Path, node: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ class NamedCounts:
         _COUNT.pack_into(self._map, at, _COUNT.unpack_from(self._map, at)[0] + more)
 
     def _begin(self, name: str) -> int:
-        """Write the name of a record, and return the place of its count."""
+        """Write the name of a new record, and return the offset of its count."""
         first = len(self._places) * _RECORD_BYTES
         if first == len(self._map):
             self._map.resize(2 * first)
@@ -45,7 +45,7 @@ class NamedCounts:
 
 
 def read_counts(directory: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield the counts of all processes so far: the node, the name, the count."""
+    """Yield the present counts of all processes: node, name, count."""
     for path in directory.iterdir():
         data = path.read_bytes()
         node = path.name.rpartition("-")[0]

@@ -21,36 +21,36 @@ class Outcome:
     steps: int = 0
     seconds: float = 0.0
     late: LateRowCounts = field(default_factory=LateRowCounts)
-    #: (unit, node) of all that ran anywhere at any time.
+    #: All pairs (unit, node) that ran at any time.
     places: set[tuple[str, str]] = field(default_factory=set)
-    #: (unit, node) of all that the controller had as a unit's place, standbys not among them.
+    #: All pairs (unit, node) that the controller placed, without standbys.
     primaries: set[tuple[str, str]] = field(default_factory=set)
     checkpoints_stored: int = 0
-    #: Checkpoints that were cancelled, as when their turn is too far away.
+    #: The number of cancelled checkpoints, for example because their turn was too late.
     checkpoints_cancelled: int = 0
-    #: The most bytes of pages that the units of one node had.
+    #: The maximum bytes of state pages of the units on one node.
     state_bytes_max: int = 0
-    #: The most bytes of copies that one node kept for the units of others.
+    #: The maximum bytes of copies that one node kept for other nodes' units.
     copied_bytes_max: int = 0
-    #: Units that began again and have caught up.
+    #: The number of units that restarted and have caught up.
     recoveries: int = 0
-    #: Units whose new standby came in step with them, in their order, and at which step, of symmetric pairs.
+    #: For symmetric pairs: each step at which a new standby caught up with its unit, and the unit, in order.
     caught_up: list[tuple[int, str]] = field(default_factory=list)
-    #: The most bytes that any output of a node held, and that a source held.
+    #: The maximum bytes that any output of a node held, and that any source held.
     held_bytes_max: int = 0
     source_held_bytes_max: int = 0
-    #: The most bytes that waited at any input.
+    #: The maximum bytes that waited at any input.
     queued_bytes_max: int = 0
-    #: The node that died of `KillRunning`.
+    #: The node that `KillRunning` killed.
     lost_node: str | None = None
-    #: With costs: seconds from the detection of a death until a unit had recovered, bytes that were counted, and
-    #: those of pages of checkpoints, as they are.
+    #: With costs: seconds from the detection of a death until each unit recovered, the counted bytes, and the real
+    #: bytes of checkpoint pages.
     recovery_s: Mapping[str, float] = field(default_factory=dict)
     bytes: Mapping[Flow, int] = field(default_factory=dict)
     page_bytes: Mapping[str, int] = field(default_factory=dict)
 
     def note(self, node: str, core: NodeCore, copied_bytes: int) -> None:
-        """Note what a node runs now, and how many bytes it holds."""
+        """Record what a node runs now, and how many bytes it holds."""
         self.copied_bytes_max = max(self.copied_bytes_max, copied_bytes)
         if not core.runs:
             return

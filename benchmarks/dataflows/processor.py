@@ -1,4 +1,4 @@
-"""The processor of a node in virtual time: one event after the other, each for as long as its rows take."""
+"""The processor of a node in virtual time: one event at a time, for a time that depends on the rows."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ class Processor:
         later: Callable[[float, Callable[[], None]], None],
         perform: Callable[[list[Effect]], None],
     ) -> None:
-        """Take `processing_s` seconds for a row. `later` calls a function after a delay."""
+        """Take `processing_s` seconds per row, by operator. `later` calls a function after a delay."""
         self._core = core
         self._processing_s = processing_s
         self._later = later
         self._perform = perform
         self._waiting: deque[Callable[[], list[Effect]]] = deque()
-        # Rows that operators were given so far.
+        # The number of rows that each operator has received so far.
         self._rows: Mapping[tuple[str, int, str], int] = {}
-        #: True while the effects of an event are not there yet.
+        #: True while an event is being processed, before its effects are performed.
         self.busy = False
         self._stopped = False
 
     def do(self, event: Callable[[], list[Effect]]) -> None:
-        """Handle an event when those before it are done; its effects come after the time that it takes."""
+        """Handle an event after those before it. Perform its effects when its processing time has passed."""
         self._waiting.append(event)
         self._work()
 
     def stop(self) -> None:
-        """Do nothing more: the node is dead."""
+        """Stop, because the node is dead."""
         self._stopped = True
 
     def _work(self) -> None:

@@ -1,7 +1,7 @@
-"""Recovery times: from when a death is noticed until the state that was lost is there again (HA, section 4).
+"""Measures recovery times: from the detection of a death until the lost state is restored (HA, section 4).
 
-A unit has recovered when the node that runs it now has processed what was processed before, and the rows that it
-has made of that have left the node. A standby that was ahead has more to send; that is no part of the recovery.
+A unit has recovered when its new node has processed all input that the old node had processed, and the resulting
+rows have left the new node. A standby that was ahead has more rows to send; those are not part of the recovery.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .costs import VirtualLinks
 class _Lost:
     incarnation: int
     positions: Mapping[str, Position]
-    #: The last row of each output that has to leave: of the unit that was lost, or, where the next one numbers
-    #: anew, of that when it had processed as much.
+    #: The last row of each output that must leave: the last row of the lost unit or, if the new unit numbers rows
+    #: anew, its own last row when it has processed as much.
     outputs: Mapping[str, int]
     processed: bool = False
 
@@ -35,7 +35,7 @@ class RecoveryClock:
         self._detected_s: float | None = None
 
     def died(self, node: str, core: NodeCore, placement: Placement) -> None:
-        """Note how far the units were that ran on a node; its standbys are no loss."""
+        """Record the progress of the units that ran on a dead node. Its standbys do not count."""
         for unit, positions in core.units.items():
             where = placement.units[unit]
             if where.node == node:
@@ -46,11 +46,11 @@ class RecoveryClock:
 
     @property
     def waits(self) -> bool:
-        """True while units that were lost have not recovered."""
+        """True if some lost units have not recovered yet."""
         return self._detected_s is not None and bool(self._lost)
 
     def look(self, now_s: float, node: str, core: NodeCore, placement: Placement) -> None:
-        """Note which of the lost units have recovered, after what a node has just done was sent."""
+        """Record which lost units have recovered. Call this after a node's effects were sent."""
         assert self._detected_s is not None
         for unit, lost in list(self._lost.items()):
             where = placement.units[unit]

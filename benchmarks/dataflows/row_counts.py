@@ -1,4 +1,4 @@
-"""Count the rows that each node sends on each stream, to itself as well, for those who measure."""
+"""Counts the rows that each node sends on each stream, also to itself, for measurements."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from .named_counts import NamedCounts, read_counts
 
 
 class RowCounts:
-    """Counts of all processes of a query, in a directory. A value that is sent to nodes."""
+    """The row counts of all processes of a query, in a directory. Can be pickled and sent to nodes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def counter(self, node: str) -> Callable[[str, int], None]:
-        """Return a function that is told of the rows of a stream that this process sends."""
+        """Return a function to call with the rows of each stream that this process sends."""
         return NamedCounts(self._directory, node).add
 
     def total(self) -> Counter[tuple[str, str]]:
-        """Return the rows that were sent so far, by node, of all its processes, and by stream."""
+        """Return the rows sent so far, by node (over all its processes) and by stream."""
         found: Counter[tuple[str, str]] = Counter()
         for node, stream, rows in read_counts(self._directory):
             found[node, stream] += rows

@@ -1,7 +1,7 @@
-"""A dataflow in one thread and in virtual time: nodes, links, a checkpoint store and failures, all under one seed.
+"""Runs a dataflow in one thread and in virtual time: nodes, links, checkpoints, failures, and one seed.
 
-The cores are those that run for real. Every event of a core is a *step*; a failure happens before a step of a
-given number, so that a test can place one at every step of a run.
+The cores are the same as in real runs. Every event of a core is a *step*. A failure happens before a step with a
+given number, so that a test can place a failure at every step of a run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from .processor import Processor
 from .recovery_clock import RecoveryClock
 
 EDGE = "edge"
-#: States of a test are small, and each is begun and given up often: a node's death gives up all of its own.
+#: Small, because test states are small and often recreated: a dead node loses all of its states.
 _STATE_BYTES = 1 << 20
 
 
@@ -71,15 +71,15 @@ class _Host:
     core: NodeCore
     states: UnitStates
     hung_until_s: float = 0.0
-    #: None where processors cost nothing.
+    #: None if processing takes no time.
     processor: Processor | None = None
 
 
 class SeededRun:
     """A whole query in one thread and in virtual time, with its nodes, links, store, edge and controller.
 
-    The same seed, rows and failures give the same run, step by step. Without costs, each event is followed by two
-    checks: every checkpoint that the controller has recorded is stored, and no unit has both of its replicas on
+    The same seed, rows and failures give the same run, step by step. Without costs, two invariants are checked
+    after each event: every checkpoint that the controller has recorded is stored, and no unit has both replicas on
     one node. Tests, benchmarks and `advice/measure.py` make one and call `run` once.
     """
 
@@ -103,7 +103,7 @@ class SeededRun:
         self._recovery = recovery
         self._bounds = bounds or Bounds(page_bytes=min(state_page_bytes_choices), state_bytes_max=_STATE_BYTES)
         if costs is not None:
-            # A processor does one event after the other, however many rows it brings.
+            # The processor handles one event at a time, however many rows the event has.
             self._bounds = replace(self._bounds, events_per_turn=sys.maxsize)
         self._chance = random.Random(seed)
         failures = list(failures)
@@ -120,7 +120,7 @@ class SeededRun:
         self._now_s = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        # Messages of a connection that has broken since do not arrive.
+        # The number of times that each connection broke. A message sent before the last break does not arrive.
         self._connections: dict[frozenset[str], int] = {}
         self._arrivals: dict[tuple[str, str], float] = {}
         self._checkpoints = MemoryCheckpoints()
@@ -139,7 +139,7 @@ class SeededRun:
         self._starts: dict[str, int] = {}
         self.outcome = Outcome(sinks={sink.name: [] for sink in network.sinks})
         self._failed: str | None = None
-        #: Nodes of which something happened since the last check, and the placement that was checked.
+        #: Nodes with events since the last check, and the placement at that check.
         self._touched: set[str] = set()
         self._checked: Placement | None = None
         for name in names:
@@ -148,9 +148,9 @@ class SeededRun:
     # -- the run ------------------------------------------------------------------------------------------
 
     def run(self, *, until_s: float = 60.0, until_recovered: Collection[str] = ()) -> Outcome:
-        """Play the run until every sink has ended. Raises QueryFailed if the query stops or takes longer.
+        """Run until every sink has ended. Raises QueryFailed if the query stops or takes longer than `until_s`.
 
-        With `until_recovered` it is enough that these units have been lost and have recovered.
+        With `until_recovered`, stop as soon as these units were lost and have recovered.
         """
         self._later(0.0, self._tick_controller)
         for death in self._deaths:
@@ -203,12 +203,12 @@ class SeededRun:
             self._on_node(node, core, lambda: core.work(self._now_s))
 
     def _on_node(self, name: str, core: NodeCore, call: Callable[[], list[Effect]]) -> None:
-        """Call the core of a node, later if the node hangs, and never if it is another one by then."""
+        """Call the core of a node, after a hang if it hangs. Do nothing if the node has another core by then."""
         host = self._nodes.get(name)
         if host is None or host.core is not core:
             return
         if host.hung_until_s > self._now_s:
-            # All at the same instant to the last bit, so that they keep their order.
+            # Use exactly the same time for all delayed calls, so that they keep their order.
             self._at(host.hung_until_s, lambda: self._on_node(name, core, call))
             return
         if host.processor is None:
@@ -226,7 +226,7 @@ class SeededRun:
             self._bounds,
             self._recovery,
             clock=lambda: self._now_s,
-            # Threads and memory ahead of clones save time, which is virtual here.
+            # Background threads would save time, which is virtual here.
             in_background=False,
         )
         core = NodeCore(name, f"{name}/{self._starts[name]}", self._recovery, states.new, self._bounds)
@@ -290,7 +290,7 @@ class SeededRun:
             case DropCopy(unit):
                 self._nodes[node].states.drop_copy(unit)
             case RecordCheckpoint(unit, checkpoint, _):
-                # The controller is told a while later, as by a real disk.
+                # Inform the controller after a delay, as with a real disk.
                 self._later(
                     self._times.latency_s * self._chance.random(),
                     lambda: self._step(CONTROLLER, lambda: self._controller.recorded(unit, checkpoint)),
@@ -318,7 +318,7 @@ class SeededRun:
             self.outcome.checkpoints_cancelled += 1
             outcome = CheckpointCancelled("not now")
         else:
-            # The unit has gone on meanwhile; what was captured must be as it was.
+            # The unit has continued since the capture. The captured state must not have changed.
             stored = wanted.capture.start().result()
             self.outcome.checkpoints_stored += 1
             self._links.count_pages(self._now_s, wanted.unit, stored.bytes_written)
@@ -341,14 +341,14 @@ class SeededRun:
         return self._times.store_s * (0.5 + self._chance.random())
 
     def _memory_s(self) -> float:
-        """Return the time that a copy in memory takes; with costs, none."""
+        """Return the duration of a copy in memory; 0 with costs."""
         return self._times.latency_s * self._chance.random() if self._costs is None else 0.0
 
     def _copy(self, node: str, core: NodeCore, wanted: CopyState) -> None:
         host = self._nodes.get(node)
         if host is None or host.core is not core:
             return
-        # The unit has gone on meanwhile.
+        # The unit has continued since the capture.
         running = wanted.capture.start()
         running.result()
         data = host.states.take_copy(wanted.unit, running.sequence)
@@ -373,7 +373,7 @@ class SeededRun:
             arrival_s = self._links.send(self._now_s, sender_host, receiver_host, message, told=told)
         else:
             delay_s = 0.0 if len(link) == 1 else self._times.latency_s * (0.5 + self._chance.random())
-            # Controller and edge are one process: all messages of a node to them share a connection (`links.py`).
+            # Controller and edge are one process, so a node's messages to both share a connection (`links.py`).
             direction = sender_host, receiver_host
             arrival_s = max(self._now_s + delay_s, self._arrivals.get(direction, 0.0))
             self._arrivals[direction] = arrival_s
@@ -423,7 +423,7 @@ class SeededRun:
                 self._cut(one, other)
 
     def _kill_running(self, unit: str) -> None:
-        """Let the node die that runs a unit; the controller notices after the time that this takes."""
+        """Kill the node that runs a unit. The controller notices after the detection time."""
         node = self._controller.placement.units[unit].node
         assert node in self._nodes, f"unit {unit!r} does not run"
         self.outcome.lost_node = node
@@ -438,7 +438,7 @@ class SeededRun:
         self._step(CONTROLLER, lambda: self._controller.node_lost(node))
 
     def _cut(self, one: str, other: str) -> None:
-        """Break a connection. Both ends learn of it before they send anything else."""
+        """Break a connection. Both ends notice before they send anything else."""
         link = frozenset({one, other})
         self._connections[link] = self._connections.get(link, 0) + 1
         for at, peer in ((one, other), (other, one)):
@@ -454,7 +454,7 @@ class SeededRun:
     # -- invariants --------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """See that every checkpoint that the controller has recorded is there, and note what is running."""
+        """Check that every checkpoint that the controller has recorded is stored. Record what is running."""
         for name in self._touched:
             if name == EDGE:
                 held_bytes = self._edge.held_bytes

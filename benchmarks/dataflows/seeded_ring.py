@@ -1,4 +1,4 @@
-"""A peer ring in one thread and in virtual time: nodes, links, mappers and failures, all under one seed."""
+"""Runs a peer ring in one thread and in virtual time: nodes, links, mappers and failures, all with one seed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .failures import CutLink, Failure, Hang, Kill
 
 @dataclass(frozen=True)
 class KillSet:
-    """Nodes die at the same instant, before a step."""
+    """Several nodes die at the same moment, before a step."""
 
     step: int
     nodes: tuple[str, ...]
@@ -43,7 +43,7 @@ class KillSet:
 
 @dataclass(frozen=True)
 class Move:
-    """A node takes the half of the interval before its own, before a step."""
+    """Before a step, a node takes over half of the interval before its own."""
 
     step: int
     node: str
@@ -51,7 +51,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Join:
-    """A spare joins after a node, before a step."""
+    """Before a step, a spare node joins the ring after another node."""
 
     step: int
     spare: str
@@ -60,7 +60,7 @@ class Join:
 
 @dataclass(frozen=True)
 class LeaveAt:
-    """A node is asked to leave, before a step."""
+    """Before a step, a node is asked to leave."""
 
     step: int
     node: str
@@ -68,7 +68,7 @@ class LeaveAt:
 
 @dataclass(frozen=True)
 class RingFunctions:
-    """The function that a ring applies to rows and tables of its state, and the mappers of what comes out."""
+    """The function that a ring applies to rows and its state tables, and the mappers that process its output."""
 
     reduce: Reduce
     new_table: Callable[[], KeyedTable]
@@ -77,15 +77,15 @@ class RingFunctions:
 
 @dataclass(frozen=True)
 class RingTimes:
-    """How long things take on a ring under a seed, on average."""
+    """Average durations in a seeded run of a ring."""
 
     batch_every_s: float = 0.05
     latency_s: float = 0.002
     serialise_s: float = 0.02
-    #: Time that a node takes for a row.
+    #: Processing time per row.
     row_s: float = 0.0
     tick_s: float = 0.05
-    #: How far the clock of each mapper is off.
+    #: The clock error of each mapper.
     clock_skew_s: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -101,15 +101,15 @@ class RingOutcome:
     seconds: float = 0.0
     losses: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    #: Nodes that found another in their place.
+    #: Nodes that were refused because another node had taken their place.
     refused: list[str] = field(default_factory=list)
     replayed_rows: int = 0
     checkpoint_bytes: int = 0
     messages: int = 0
-    #: Messages that say what has changed on the ring, and checkpoints that are whole copies.
+    #: The number of messages about changes of the ring, and of checkpoints that are whole copies.
     news: int = 0
     copies: int = 0
-    #: Nodes, in the order in which they were killed, and when.
+    #: When each node was killed, in order.
     killed_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -139,7 +139,7 @@ class SeededRing:
         events: Iterable[RingEvent] = (),
         times: RingTimes | None = None,
     ) -> None:
-        """`batches` are those of mappers that are no relays. `nodes` are on the ring, beside the spares."""
+        """`batches` are the input of mappers that are not relays. `nodes` excludes the spares."""
         arrangement = arrangement or RingArrangement()
         self._settings = settings
         self._chance = random.Random(seed)
@@ -165,7 +165,7 @@ class SeededRing:
     # -- the run -----------------------------------------------------------------------------------------
 
     def run(self, *, until_s: float = 60.0, until: Callable[[], bool] | None = None) -> RingOutcome:
-        """Play until every result is at the sink, or `until` says so. Raises TimeoutError if it takes longer."""
+        """Run until all results are at the sink or `until` returns True. Raises TimeoutError after `until_s`."""
         self._later(0.0, self._tick_edge)
         for mapper in self._pending:
             self._later(self._times.batch_every_s * self._chance.random(), partial(self._feed, mapper))
@@ -183,7 +183,7 @@ class SeededRing:
 
     @property
     def cores(self) -> Mapping[str, ReducerCore]:
-        """The nodes that are alive."""
+        """The cores of the living nodes."""
         return {name: node.core for name, node in self._nodes.items()}
 
     def owners(self) -> dict[str, list[KeyedTable]]:
@@ -198,7 +198,7 @@ class SeededRing:
         return self._now_s
 
     def owned(self, intervals: Iterable[Interval]) -> bool:
-        """Return whether each interval has an owner that is alive and has replayed what it had to."""
+        """Return whether each interval has a living owner that has finished its replay."""
         for interval in intervals:
             whole = 0
             for arc in self.edge.view.arcs_within(interval):
@@ -215,7 +215,7 @@ class SeededRing:
 
     @property
     def in_transition(self) -> bool:
-        """True while a node moves, joins or leaves, as far as the edge knows."""
+        """True while a node moves, joins or leaves, according to the edge."""
         return any(member.in_transition for member in self.edge.view.members.values())
 
     # -- events ------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class SeededRing:
 
         self._at(arrival_s, arrive)
 
-    # -- what happens to it ------------------------------------------------------------------------------
+    # -- failures and changes ----------------------------------------------------------------------------
 
     def happen(self, event: RingEvent) -> None:
         match event:
@@ -389,7 +389,7 @@ class SeededRing:
         self.outcome.replayed_rows += self._nodes.pop(name).core.replayed_rows
 
     def _come_back(self, name: str, members: Collection[RingMember]) -> None:
-        """Start a node again under its old name and token, with nothing in its memory."""
+        """Restart a node with its old name and token, and empty memory."""
         if name not in self._nodes:
             self._start(name, [replace(each) for each in members], begins=False)
 

@@ -75,7 +75,7 @@ class CheckpointAttempt:
 
     @property
     def asked_s(self) -> float | None:
-        """The time when the checkpoint began to wait; a checkpoint that replaces it inherits this."""
+        """The time when the checkpoint began to wait. A checkpoint that replaces it inherits this time."""
         return self._parts.grants.asked_s if self._parts is not None else self._asked_s
 
     @property
@@ -150,8 +150,7 @@ class CheckpointAttempt:
             [each.token for each in created],
             workers=self._task.workers,
             stop=self._stop,
-            # The chunks that CREATE placed are abandoned, because even the first bytes of each file wait for a
-            # grant.
+            # Abandon the chunks that CREATE placed, because even the first bytes of each file wait for a grant.
             earlier=EarlierTry(abandoned=[each.allocated.chunk for each in created], asked_s=self._asked_s),
         )
         try:

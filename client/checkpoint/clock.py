@@ -1,4 +1,4 @@
-"""Says when a unit should write its next checkpoint, by the phase that the coordinator proposes."""
+"""Decides when a unit should write its next checkpoint, by the phase that the coordinator proposes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from peacefs.protocol.errors import PeacefsError
 if TYPE_CHECKING:
     from peacefs.client.filesystem import PeaceFileSystem
 
-#: The phase is asked for again after so many periods. The coordinator keeps it for twice as long.
+#: Number of periods after which the phase is requested again. The coordinator keeps it twice as long.
 _ASK_PERIODS: Final = 5
 
 log = logging.getLogger("peacefs.client")
 
 
 class CheckpointClock:
-    """The times of a unit's checkpoints, one each `period_s`. Not thread-safe.
+    """The times of a unit's checkpoints, one every `period_s`. Not thread-safe.
 
-    With `phase_s`, the clock keeps this phase and asks nobody. Without, it follows the coordinator's proposal. If
-    the coordinator cannot be asked, the clock keeps the last proposal, or begins now.
+    With `phase_s`, the clock uses this phase and asks nobody. Otherwise it follows the coordinator's proposal. If
+    the coordinator is unreachable, the clock keeps the last proposal, or begins now.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class CheckpointClock:
         phase_s: float | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """`size` is the expected bytes of a checkpoint; change it with the attribute."""
+        """`size` is the expected size of a checkpoint in bytes. The attribute may be changed later."""
         self.size = size
         self._files = files
         self._root = root
@@ -47,7 +47,7 @@ class CheckpointClock:
 
     @property
     def phase_s(self) -> float:
-        """The seconds of the Unix time within a period at which the unit should write."""
+        """The offset of the checkpoint time within a period, in seconds of Unix time."""
         now_s = self._wall_clock()
         if not self._is_fixed and now_s - self._asked_s >= _ASK_PERIODS * self._period_s:
             self._asked_s = now_s
@@ -60,5 +60,5 @@ class CheckpointClock:
         return self._phase_s
 
     def wait_s(self) -> float:
-        """Return the seconds until the next checkpoint should begin; up to one period."""
+        """Return the seconds until the next checkpoint should begin, at most one period."""
         return (self.phase_s - self._wall_clock()) % self._period_s

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Pages:
-    """Buffers, in order, that must not change during the write."""
+    """Buffers, in order. They must not change during the write."""
 
     def __init__(
         self, pages: Sequence[Buffer], written: Callable[[int, int], None] = lambda begin, end: None
     ) -> None:
-        """`written` is called when the bytes from one offset to another are on datanodes, and not read again."""
+        """`written` is called with two offsets once the bytes between them are on datanodes and unneeded."""
         self.written = written
         self._views = [memoryview(page).cast("B") for page in pages]
         self._ends = list(accumulate(len(view) for view in self._views))

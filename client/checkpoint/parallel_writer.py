@@ -61,7 +61,7 @@ class GrantedParts:
         )
 
     def work(self) -> fx.Steps[None]:
-        """Write chunks until none is left for this worker. Raises the error that makes the checkpoint fail."""
+        """Write chunks until none is left for this worker. Raises the error that fails the checkpoint."""
         try:
             while (granted := (yield from self.grants.next())) is not None:
                 self._stop.check()

@@ -15,9 +15,9 @@ from .attempt import CheckpointAttempt
 
 @dataclass(frozen=True)
 class Published:
-    """A checkpoint that was published. `pruned` are the older sequences that were deleted.
+    """A published checkpoint. `pruned` lists the older sequence numbers that were deleted.
 
-    `prune_fault` is the error that kept some of them; the next checkpoint tries to delete them again.
+    `prune_fault` is the error that prevented some deletions. The next checkpoint tries them again.
     """
 
     path: str

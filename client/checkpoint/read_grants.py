@@ -34,7 +34,7 @@ from peacefs.runtime import effects as fx
 
 # Interval at which a reader restates its reads. After a longer silence, others get its grants.
 read_grant_restate_s: Final = 3.0
-# If the coordinator does not answer within the first time, the reader goes on without it for the second.
+# If the coordinator does not answer within the first time, the reader continues without it for the second.
 read_grant_timeout_s: Final = 8.0
 read_grant_alone_s: Final = 10.0
 
@@ -63,7 +63,7 @@ class ChunkToRead:
 
 @dataclass(frozen=True, slots=True)
 class ChosenRead:
-    """A chunk to read now, from `node` first; None if no replica is known, so that the read will fail.
+    """A chunk to read now, from `node` first. `node` is None if no replica is known; then the read will fail.
 
     `turn` is the chunk's number in `ReadGrants`.
     """
@@ -74,7 +74,7 @@ class ChosenRead:
 
 
 class ReadGrants:
-    """All chunks of one recovery, each handed to one thread with a datanode to ask first. Thread-safe.
+    """All chunks of one recovery. Hands each to one thread, with the datanode to ask first. Thread-safe.
 
     `ParallelReading` uses it. If a replica fails during a read, the reader continues at another replica at once,
     without a grant.
@@ -162,7 +162,7 @@ class ReadGrants:
             self._tell()
 
     def give_up(self) -> None:
-        """Hand out no more chunks."""
+        """Assign no more chunks."""
         with self._lock:
             self._small.clear()
             self._wanted.clear()
@@ -195,8 +195,8 @@ class ReadGrants:
     def _may_state(self, now_s: float, *, needs_to: bool | None) -> bool:
         """Return whether this thread should make a statement.
 
-        Usually one thread does so at a time. A second one may if a read has ended since, which a request that the
-        coordinator holds does not contain. `needs_to` None means a thread with nothing else to do.
+        Usually one thread does so at a time. But the coordinator may hold that request. If a read has ended since
+        it was sent, a second thread may report that. `needs_to` None means a thread with nothing else to do.
         """
         if now_s < self._alone_until_s or needs_to is False or (self._stating and not self._unsaid):
             return False

@@ -66,7 +66,7 @@ class ParallelReading:
         self._hop_timeout_s = hop_timeout_s
 
     def work(self) -> fx.Steps[None]:
-        """Read chunks until none is left for this worker. Raises the error that makes the read fail."""
+        """Read chunks until none is left for this worker. Raises the error that fails the read."""
         try:
             while (read := (yield from self.grants.next())) is not None:
                 try:

@@ -22,7 +22,7 @@ from .errors import report_error, report_system_error
 from .examples import add_examples
 from .options import COORDINATOR_VARIABLES
 
-#: These commands have their own options for traces of what they serve, and do not trace their requests.
+#: These commands have separate options for the traces of their services, and do not trace their own requests.
 _SERVICES = ("agent", "coordinator", "datanode", "up")
 
 
@@ -213,7 +213,7 @@ for _command in (
     application.command()(_command)
 application.command("appendToFile")(file_commands.append_to_file)
 application.command("test")(file_commands.ask_about_path)
-# A mode such as -x looks like an option.
+# Otherwise a mode such as -x would be parsed as an option.
 application.command(context_settings={"ignore_unknown_options": True})(file_commands.chmod)
 application.command()(file_commands.chown)
 application.command()(file_commands.chgrp)

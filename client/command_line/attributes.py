@@ -16,9 +16,9 @@ from .modes import changed_mode
 from .presentation import printable
 from .session import Session
 
-# How often `setrep --wait` looks at the replicas of a file.
+# How often `setrep --wait` checks the replicas of a file.
 _LOOK_S: Final = 0.5
-#: A chunk has as many good replicas as its file wants when it has none of these.
+#: A chunk without any of these states has as many good replicas as its file requires.
 _WRONG_COUNTS: Final = {Finding.OVER_REPLICATED, Finding.UNDER_REPLICATED, Finding.MISSING}
 
 Change = Callable[[PeaceFileSystem, FileStatus], None]
@@ -82,10 +82,10 @@ def for_each(
     recursive: bool,
     top_first: bool = False,
 ) -> None:
-    """Call `step` for each path, and with `recursive` for everything below; its last argument is True for these.
+    """Call `step` for each path, and with `recursive` for everything below it.
 
-    Entries below a directory come first, because a change may revoke access to them. `top_first`, for steps that
-    only read, reverses this.
+    The last argument of `step` is True for entries below a path. They come first, because a change may revoke
+    access to them. `top_first`, for steps that only read, reverses the order.
     """
     for place in session.each(texts):
         with session.errors.about(place.text):

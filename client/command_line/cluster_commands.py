@@ -19,9 +19,9 @@ from peacefs.protocol.limits import (
 
 from .options import DEFAULT_COORDINATOR, Authentication, Coordinator, TrashMinutes, open_session
 
-# Time for which a datanode in maintenance may be away before its replicas are copied, if not given.
+# Default time for which a datanode in maintenance may be away before its replicas are copied.
 maintenance_hours_default: Final = 4.0
-# Time for which a temporary file must be unchanged before `fsck --temporary` lists it, if not given.
+# Default time for which a temporary file must be unchanged before `fsck --temporary` lists it.
 temporary_age_hours_default: Final = 24.0
 
 
@@ -90,7 +90,7 @@ def up(
 ) -> None:
     """Run a whole cluster on this machine.
 
-    Prints the URI to give to Spark, and runs until Ctrl-C. What dies meanwhile is started again.
+    Prints the URI to give to Spark, and runs until Ctrl-C. Services that die are restarted.
     """
     from peacefs.client.local_cluster.cluster import LocalCluster
 
@@ -123,10 +123,10 @@ def fsck(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, the summary last.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Inspect every file's replicas.
+    """Check the replicas of every file.
 
-    Exit status: 0 healthy, 1 a fault, 2 wrong usage, 3 replicas lacking, in excess or all on one rack, 4 corrupt
-    replicas of what can still be read, 5 data that cannot be read.
+    Exit status: 0 healthy, 1 error, 2 wrong usage, 3 replicas missing, in excess or all on one rack, 4 corrupt
+    replicas of chunks that can still be read, 5 data that cannot be read.
     """
     from .fsck import FsckStyle, check
     from .temporary import list_temporary
@@ -168,9 +168,9 @@ def schedule(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show chunks that wait or are being written.
+    """Show waiting and running writes of chunks.
 
-    For each: where, and for how long.
+    Shows where each chunk is written, and for how long it has waited or run.
     """
     from .schedule import ScheduleStyle, show_schedule
 
@@ -233,10 +233,10 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show what is known of a chunk, and why.
+    """Explain the state of a chunk.
 
-    The files that refer to it, the state of each replica and the event that brought it there, what is pending, and
-    what happened lately.
+    Shows the files that use it, the state of each replica and the event that led to it, pending work, and recent
+    events.
     """
     from .chunks import explain_chunk
 
@@ -250,7 +250,7 @@ def list_datanodes(
 ) -> None:
     """List datanodes and their admin state.
 
-    For one that is decommissioning, also how much is still to be copied.
+    For a decommissioning datanode, also shows how much must still be copied.
     """
     from .datanodes import list_datanodes
 
@@ -261,8 +261,8 @@ def list_datanodes(
 def decommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Copy datanodes' replicas elsewhere and retire them.
 
-    They get nothing new. Returns at once. A datanode that `ls` shows as decommissioned can be switched off for
-    good.
+    They receive no new replicas. Returns at once. When `ls` shows a datanode as decommissioned, it can be switched
+    off for good.
     """
     from .datanodes import DatanodeCommand, decide
 
@@ -282,7 +282,7 @@ def credentials(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show which credential each datanode id belongs to."""
+    """Show the credential of each datanode id."""
     from .credentials import list_credentials
 
     list_credentials(coordinator, as_json=as_json)
@@ -290,10 +290,10 @@ def credentials(
 
 @datanodes.command()
 def revoke(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Trust datanodes no more: what they hold counts as lost.
+    """Revoke the credentials of datanodes; their replicas count as lost.
 
-    Their sessions end, and they are not let in again before `readmit` or `forget`. A machine in wrong hands still
-    knows the cluster secret: replace that, too.
+    Their sessions end, and they are refused until `readmit` or `forget`. A compromised machine still knows the
+    cluster secret: replace that, too.
     """
     from .credentials import Change, change
 
@@ -302,9 +302,9 @@ def revoke(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator
 
 @datanodes.command()
 def readmit(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Let revoked datanodes in again.
+    """Accept revoked datanodes again.
 
-    They come with the credentials that they had.
+    They must use the same credentials as before.
     """
     from .credentials import Change, change
 
@@ -313,9 +313,9 @@ def readmit(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinato
 
 @datanodes.command()
 def forget(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Enrol datanodes anew.
+    """Forget the credentials of datanode ids.
 
-    Each with the credential that it shows next. For a datanode that has lost its credential.key, and for one that
+    Each id accepts the next credential that it is used with. For a datanode that lost its credential.key, or that
     is gone for good.
     """
     from .credentials import Change, change
@@ -334,9 +334,10 @@ def maintenance(
     ] = maintenance_hours_default,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Let datanodes be away without re-replication.
+    """Let datanodes be away without copying their replicas.
 
-    Returns at once. A datanode that `ls` shows as in maintenance can be switched off; `recommission` ends it.
+    Returns at once. When `ls` shows a datanode as in maintenance, it can be switched off. `recommission` ends the
+    maintenance.
     """
     from .datanodes import DatanodeCommand, decide
 

@@ -25,9 +25,10 @@ def prepare(
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Make /tmp, /checkpoints and homes (superusers).
+    """Create /tmp, /checkpoints and home directories (superusers only).
 
-    Prints what it makes; what is there stays as it is. Everybody may make directories in /tmp and /checkpoints.
+    Prints what it creates. Existing directories stay unchanged. Everyone may create directories in /tmp and
+    /checkpoints.
     """
     from peacefs.client.shared_directories import make_shared_directories
 
@@ -47,8 +48,8 @@ def count(
 ) -> None:
     """Count directories, files and bytes.
 
-    Columns as of `hdfs dfs -count`: with -q quota of names, how much of it is left, quota of bytes, how much of it
-    is left; then directories, files, bytes, path.
+    Columns are those of `hdfs dfs -count`: with -q, the quota of names and its rest, then the quota of bytes and
+    its rest; then directories, files, bytes, path.
     """
     from .quotas import CountStyle, count_trees
 
@@ -65,7 +66,7 @@ def du(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show bytes used, and bytes with all replicas.
+    """Show the size of files, without and with replicas.
 
     One line for each entry of a directory, unless --summary is given.
     """
@@ -83,9 +84,9 @@ def df(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show how much space the cluster has, and how much is used.
+    """Show the total, used and free space of the cluster.
 
-    Bytes are those of disks: a file takes its length times its replicas.
+    Counts bytes on disks: a file uses its length times its number of replicas.
     """
     from .usage import show_space
 
@@ -106,7 +107,7 @@ def quota_set(
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Limit what directories may hold."""
+    """Set the quotas of directories."""
     from .quotas import parse_size, set_quotas
 
     if names is None and space is None:
@@ -122,7 +123,7 @@ def quota_clear(
     space: Annotated[bool, typer.Option("--space", help="Only that of bytes.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Take limits away: both, unless one is named."""
+    """Remove quotas: both, unless one is named."""
     from .quotas import NO_LIMIT, set_quotas
 
     both = names == space
@@ -132,7 +133,7 @@ def quota_clear(
 
 @snapshots.command("allow")
 def snapshot_allow(directory: _Directory, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Let snapshots of a directory be taken; for superusers."""
+    """Allow snapshots of a directory (superusers only)."""
     with open_session("snapshot allow", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
         place.files.snapshots.allow(place.path)
@@ -140,7 +141,7 @@ def snapshot_allow(directory: _Directory, coordinator: Coordinator = DEFAULT_COO
 
 @snapshots.command("disallow")
 def snapshot_disallow(directory: _Directory, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Let no more be taken, once none is left; for superusers."""
+    """Forbid snapshots of a directory that has none (superusers only)."""
     with open_session("snapshot disallow", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
         place.files.snapshots.disallow(place.path)
@@ -152,7 +153,7 @@ def snapshot_create(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Take one, which is seen below DIR/.snapshot/NAME."""
+    """Take a snapshot. Read it below DIR/.snapshot/NAME."""
     from .snapshots import create
 
     with open_session("snapshot create", coordinator) as session:
@@ -161,7 +162,7 @@ def snapshot_create(
 
 @snapshots.command("ls")
 def snapshot_ls(directory: _Directory, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Show the names of a directory's snapshots."""
+    """List the snapshots of a directory."""
     from .snapshots import show_names
 
     with open_session("snapshot ls", coordinator) as session:
@@ -175,7 +176,7 @@ def snapshot_diff(
     newer: Annotated[str, typer.Argument(metavar="[TO]", show_default=False)] = ".",
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show what differs between two snapshots; . is the directory as it is now."""
+    """Show the differences between two snapshots. "." means the present directory."""
     from .snapshots import show_differences
 
     with open_session("snapshot diff", coordinator) as session:
@@ -188,7 +189,7 @@ def snapshot_restore(
 ) -> None:
     """Restore DIR from a snapshot.
 
-    What DIR holds now is deleted.
+    Deletes the present contents of DIR.
     """
     with open_session("snapshot restore", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
@@ -197,7 +198,7 @@ def snapshot_restore(
 
 @snapshots.command("rm")
 def snapshot_rm(directory: _Directory, name: _Snapshot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Drop a snapshot."""
+    """Delete a snapshot."""
     with open_session("snapshot rm", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
         place.files.snapshots.delete(place.path, name)
@@ -210,7 +211,7 @@ def snapshot_rename(
     new_name: Annotated[str, typer.Argument(metavar="NEW-NAME", show_default=False)],
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Give a snapshot another name."""
+    """Rename a snapshot."""
     with open_session("snapshot rename", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
         place.files.snapshots.rename(place.path, name, new_name)

@@ -70,7 +70,7 @@ class CommandErrors:
 
     @contextlib.contextmanager
     def about(self, place: str) -> Iterator[None]:
-        """Report an error in the block as this path's, or as a local file's, and continue with the command."""
+        """Run the block, and report its error for this path or local file. Then continue with the command."""
         try:
             yield
         except _OF_ONE_PATH as error:

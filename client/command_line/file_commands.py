@@ -75,7 +75,7 @@ def stat(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show what is known about paths."""
+    """Show the metadata of paths."""
     from .listing import show_status
 
     # As with `hdfs dfs -stat`, a first argument with a percent sign is the format.
@@ -101,9 +101,9 @@ def put(
     _recursive: _Anyway = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Copy local files and directories in.
+    """Copy local files and directories into the cluster.
 
-    A LOCAL of - is standard input.
+    If LOCAL is -, read standard input.
     """
     from .copies.transfers import TransferStyle
     from .copies.upload import put
@@ -126,9 +126,9 @@ def get(
     _recursive: _Anyway = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Copy files and directories out.
+    """Copy files and directories out of the cluster.
 
-    A single REMOTE without a LOCAL is copied into the working directory. A LOCAL of - is standard output.
+    Without LOCAL, copies a single REMOTE into the working directory. If LOCAL is -, writes to standard output.
     """
     from .copies.download import cat, get
     from .copies.transfers import TransferStyle
@@ -174,9 +174,9 @@ def append_to_file(
     target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Append local files to a file, which is made if it is missing.
+    """Append local files to a file. Create it if it is missing.
 
-    A LOCAL of - is standard input. All of them appear together.
+    If LOCAL is -, read standard input. All appended data becomes visible at once.
     """
     from .copies.upload import append
 
@@ -187,7 +187,7 @@ def append_to_file(
 def checksum(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Show the checksums of files, as HDFS computes them.
 
-    Equal for equal contents and block sizes, here and in HDFS. The file is read for it.
+    They are equal for equal contents and block sizes, here and in HDFS. Reads the whole file.
     """
     from .copies.download import show_checksums
 
@@ -196,9 +196,9 @@ def checksum(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> No
 
 
 def touchz(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Make empty files; set the time of those that are there.
+    """Create empty files, or set the time of empty files that exist.
 
-    A file that is not empty is refused, and so is a directory.
+    Refuses directories, and files that are not empty.
     """
     from .changes import touch_empty
 
@@ -222,9 +222,9 @@ def find(
     _and: Annotated[bool, typer.Option("-and", "-a", help="Between patterns, as without this option.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """List paths and all below whose names match.
+    """List the paths of trees whose names match.
 
-    Without a pattern, everything. With several, what matches all of them.
+    Without a pattern, lists everything. With several patterns, lists names that match all of them.
     """
     from .search import FindStyle, find
 
@@ -256,7 +256,7 @@ def cp(
 ) -> None:
     """Copy files and directories.
 
-    Within a cluster no data is copied, and a tree appears all at once.
+    Within a cluster, shares the data instead of copying it, and a tree appears all at once.
     """
     from .copies.tree_copy import CopyStyle, copy_all
 
@@ -275,8 +275,8 @@ def rm(
 ) -> None:
     """Delete files and directories.
 
-    Where the coordinator was given --trash-minutes they are moved to /user/NAME/.Trash, and deleted from there
-    when the time has come; what lies there already, and everything elsewhere, is deleted for good.
+    If the coordinator runs with --trash-minutes, moves them to /user/NAME/.Trash, where they are deleted after
+    that time. Without it, or for paths in the trash, deletes them for good.
     """
     from .changes import RemoveStyle, remove
 
@@ -288,7 +288,7 @@ def expunge(
     immediate: Annotated[bool, typer.Option("--immediate", "-immediate", help="All of it, however new.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Delete what has been in one's trash for long enough."""
+    """Delete what has been in your trash long enough."""
     from .changes import expunge
 
     with open_session("expunge", coordinator) as session:
@@ -302,7 +302,7 @@ def mkdir(
     ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Make directories."""
+    """Create directories."""
     from .changes import make_directories
 
     with open_session("mkdir", coordinator) as session:
@@ -318,9 +318,9 @@ def ask_about_path(
     empty: Annotated[bool, typer.Option("-z", help="Is its length 0?")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Answer a question about a path by the exit status.
+    """Test a path; the exit status is the answer.
 
-    0 yes, 1 no, 2 wrong usage, 3 it could not be found out.
+    0 yes, 1 no, 2 wrong usage, 3 unknown because of an error.
     """
     from .path_tests import holds
 
@@ -348,8 +348,8 @@ def setrep(
 ) -> None:
     """Set the replication of files.
 
-    For a directory, that of all files below it. Without --wait it returns at once; replicas are made or dropped
-    after that.
+    For a directory, sets it for all files below. Without --wait, returns at once; replicas are copied or dropped
+    later.
     """
     from .attributes import change_replication
 
@@ -363,7 +363,7 @@ def chmod(
     recursive: _Recursive = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Change who may do what."""
+    """Change permissions."""
     from .attributes import change_mode
 
     with open_session("chmod", coordinator) as session:

@@ -31,7 +31,7 @@ class ListStyle:
 
 
 def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> None:
-    """List each path, page by page: memory does not grow with the size of a directory."""
+    """List each path, page by page, so that large directories need no more memory."""
     for place in session.each(texts):
         with session.errors.about(place.text):
             if style.directory:

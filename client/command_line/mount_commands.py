@@ -38,8 +38,7 @@ def mount(
 ) -> None:
     """Mount the file system on a directory, until Ctrl-C or umount.
 
-    Needs libfuse 3 and the extra `mount`. A file that is written appears on other machines when it is closed or
-    synced.
+    Needs libfuse 3 and the extra `mount`. Other machines see a written file when it is closed or synced.
     """
     from .mounting import MountRequest, run_mount
 

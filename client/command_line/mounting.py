@@ -1,4 +1,4 @@
-"""Executes `peacefs mount`: checks what it needs, and serves in this process or in one of its own."""
+"""Executes `peacefs mount`: checks the requirements, and serves in the foreground or in a child process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from peacefs.runtime.tls_variables import CA_FILE_VARIABLE
 from .errors import report_error, report_system_error
 from .quotas import parse_size
 
-#: Options of mount(8), or for it, which need nothing here.
+#: Options of mount(8), or for it, which are ignored here.
 _OF_MOUNT: Final = ("_netdev", "auto", "defaults", "nofail", "noauto", "nouser", "rw", "user", "users")
 _DEVICE: Final = Path("/dev/fuse")
 _SYSLOG: Final = Path("/dev/log")
@@ -37,11 +37,11 @@ class MountRequest:
     staging_size: str
     token_file: str | None = None
     ca_file: str | None = None
-    #: Passed on to libfuse and the kernel.
+    #: Options that are passed to libfuse and the kernel.
     fuse_options: tuple[str, ...] = ()
 
     def with_options(self, texts: Sequence[str]) -> MountRequest:
-        """Apply options as of mount(8)."""
+        """Apply the options after `-o`, as mount(8) gives them."""
         request = self
         for option in (each.strip() for text in texts for each in text.split(",")):
             name, _, value = option.partition("=")
@@ -64,7 +64,7 @@ class MountRequest:
 
 
 def run_mount(request: MountRequest) -> int:
-    """Mount, and serve until the end; in the background, return when it is mounted. Return the exit status."""
+    """Mount and serve until unmounted; return the exit status. In the background, return when mounted."""
     request = _checked(request)
     if not request.background:
         return _serve(request, lambda: _say_ready(request))
@@ -92,7 +92,7 @@ def run_mount(request: MountRequest) -> int:
 
 
 def _checked(request: MountRequest) -> MountRequest:
-    """Raise StartupError or OSError, with what to do, if this cannot be mounted here."""
+    """Return the request with absolute paths. Raises StartupError or OSError if it cannot be mounted here."""
     if not _DEVICE.exists():
         raise StartupError("this machine has no /dev/fuse: `modprobe fuse`; for a container, --device /dev/fuse")
     directory = Path(os.path.abspath(request.directory))  # noqa: PTH100 (a broken mount cannot be resolved)
@@ -128,7 +128,7 @@ def _serve(request: MountRequest, ready: Callable[[], None]) -> int:
     with PeaceFileSystem(address.http, token_file=request.token_file) as files:
         files.status("/")
         tree = MountedTree(files, StagingRoom(request.staging, parse_size(request.staging_size)), os.getuid())
-        # libfuse ends the mount on these, if nobody else handles them.
+        # With the default handlers, libfuse unmounts on these signals.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         serve(tree, str(request.directory), _fuse_options(request, address.http), ready)
@@ -136,13 +136,13 @@ def _serve(request: MountRequest, ready: Callable[[], None]) -> int:
 
 
 def _fuse_options(request: MountRequest, address: str) -> dict[str, Any]:
-    # A comma in a value would begin another option.
+    # Escape commas, which would begin another option.
     options: dict[str, Any] = {"fsname": address.replace(",", "\\,"), "subtype": "peacefs"}
     for option in request.fuse_options:
         name, is_valued, value = option.partition("=")
         options[name] = value if is_valued else True
     if "allow_other" in options:
-        # Otherwise everybody would have the rights of this user.
+        # Without this option, every user would have the permissions of this one.
         options["default_permissions"] = True
     return options
 
@@ -156,7 +156,7 @@ def _say_ready(request: MountRequest) -> None:
 
 
 def _leave_terminal(writable: int) -> None:
-    """Tell the waiting command that it is mounted, and go on without its terminal. Errors go to syslog."""
+    """Report to the waiting command that the mount is ready, and detach from its terminal. Errors go to syslog."""
     if _SYSLOG.exists():
         handler = logging.handlers.SysLogHandler(str(_SYSLOG))
         handler.setFormatter(logging.Formatter("peacefs: mount: %(message)s"))

@@ -55,7 +55,7 @@ Paths = Annotated[list[str], typer.Argument(metavar="PATH", show_default=False)]
 
 @contextlib.contextmanager
 def open_session(command: str, coordinator: str) -> Iterator[Session]:
-    """Open a session for `command`. Exit with status 1 at the end if any path had an error."""
+    """Open a session for `command`. On exit, end the process with status 1 if any path had an error."""
     from .session import Session
 
     with Session(command, coordinator) as session:

@@ -73,7 +73,7 @@ def _line(summary: ContentSummary, text: str, style: CountStyle) -> str:
 
 
 def _of_quota(quota: int, used: int) -> tuple[int, int] | None:
-    """Return the quota and its unused rest, which is negative if more was used when the quota was set."""
+    """Return the quota and its unused part, which is negative if the use exceeds the quota."""
     return None if quota == NO_LIMIT else (quota, quota - used)
 
 

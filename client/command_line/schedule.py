@@ -23,9 +23,7 @@ _WATCH_INTERVAL_S = 1.0
 
 @dataclass(frozen=True)
 class ScheduleStyle:
-    """The options of `schedule`: repeat until Ctrl-C, one JSON object per line, a policy to change to, and whether
-    to show recurrences instead.
-    """
+    """The options of `schedule`: repeat until Ctrl-C, print JSON, change the policy, show recurrences instead."""
 
     watch: bool
     as_json: bool

@@ -100,7 +100,7 @@ class Session:
     def goal_of(self, places: Sequence[FilePlace], text: str) -> tuple[FilePlace | None, bool]:
         """Resolve the target of `places`; return it, and whether it is a directory to put them into.
 
-        Reports an error and returns None if there are several places and the target is no directory.
+        Reports an error and returns None if there are several places and the target is not a directory.
         """
         goal = self.place(text)
         status = goal.status()

@@ -66,9 +66,9 @@ def create(
     as_json: _Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Make a token; it is shown this one time.
+    """Create a token and show it. It cannot be shown again.
 
-    Keep it in a file that nobody else can read, and name that with PEACEFS_TOKEN_FILE or --token-file.
+    Keep it in a file that only you can read, and name that file with PEACEFS_TOKEN_FILE or --token-file.
     """
     from peacefs.client.control.token_administration import TokenAdministration
 
@@ -84,7 +84,7 @@ def create(
 
 @tokens.command("list")
 def list_tokens(as_json: _Json = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """List tokens that are good, and the keys that sign. Those granted to OAuth2 clients are not kept."""
+    """List valid tokens and signing keys. Tokens of OAuth2 clients are not listed."""
     from peacefs.client.control.token_administration import TokenAdministration
 
     with TokenAdministration(coordinator) as administration:
@@ -113,7 +113,7 @@ def revoke(
 ) -> None:
     """Revoke a token.
 
-    It ends at once at the coordinator, within a second or two at datanodes.
+    The coordinator refuses it at once, datanodes after a second or two.
     """
     from peacefs.client.control.token_administration import TokenAdministration
 
@@ -128,9 +128,9 @@ def rotate_keys(
     ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Sign with a new key from now on.
+    """Start to sign with a new key.
 
-    Tokens that earlier keys signed stay good to their end.
+    Tokens signed with earlier keys stay valid until they expire.
     """
     from peacefs.client.control.token_administration import TokenAdministration
 
@@ -148,7 +148,7 @@ def create_client(
     as_json: _Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Make a client id and a secret; the secret is shown this one time."""
+    """Create an OAuth2 client id and secret. The secret cannot be shown again."""
     from peacefs.client.control.token_administration import TokenAdministration
 
     with TokenAdministration(coordinator) as administration:
@@ -178,7 +178,7 @@ def delete_client(
     client_id: Annotated[str, typer.Argument(metavar="CLIENT", show_default=False)],
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Delete a client; the tokens that it was granted end, too."""
+    """Delete an OAuth2 client and revoke its tokens."""
     from peacefs.client.control.token_administration import TokenAdministration
 
     with TokenAdministration(coordinator) as administration:

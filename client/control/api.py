@@ -122,7 +122,10 @@ class CoordinatorApi:
         return self._read(self._http.ask("GET", "/v1/status"), dict[str, Any])
 
     def check_access(self, path: str, action: str) -> None:
-        """Raise AccessDenied unless the user may do all of `action`, such as `r-x` or `-w-`; FileNotFound, ..."""
+        """Raise AccessDenied unless the user may do all of `action`, such as `r-x` or `-w-`.
+
+        Raises FileNotFound if the path does not exist.
+        """
         parameters = {"op": "CHECKACCESS", "fsaction": action, "user.name": self.user}
         self._http.ask("GET", "/webhdfs/v1" + quote(path), params=parameters)
 
@@ -168,11 +171,11 @@ class CoordinatorApi:
         return self._read(self._http.ask("GET", "/v1/schedule"), Schedule)
 
     def recurrences(self) -> Recurrences:
-        """Return the writes that come back, with their periods."""
+        """Return the recurring writes with their periods."""
         return self._read(self._http.ask("GET", "/v1/schedule/recurrences"), Recurrences)
 
     def propose_phase(self, root: str, period_s: float, size: int, replication: int) -> ProposedPhase:
-        """Ask when a writer with a period should write. Raises BadRequest, AccessDenied, Overloaded."""
+        """Ask for the phase of a writer with this period. Raises BadRequest, AccessDenied, Overloaded."""
         body = {"root": root, "period_s": period_s, "bytes": size, "replication": replication, "user": self.user}
         answer = self._http.ask("POST", "/v1/schedule/phases", body=msgspec.json.encode(body))
         return self._read(answer, ProposedPhase)

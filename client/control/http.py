@@ -1,4 +1,4 @@
-"""HTTP requests to a coordinator: sends them, retries them, and raises its answers as errors of ours.
+"""HTTP requests to a coordinator: sends and retries them, and raises the errors in its answers.
 
 Every request must be safe to repeat: it changes nothing, or carries a request id that the coordinator recognises.
 """
@@ -60,9 +60,9 @@ class CoordinatorHttp:
         token: TokenSource | None = None,
         tls: TlsIdentity | None = None,
     ) -> None:
-        """`token` None means the token that the environment names, if any.
+        """`token` None means the token from the environment, if any.
 
-        Over TLS, `tls` says whom to trust. The default is PEACEFS_CA_FILE, then the CAs of the system.
+        Over TLS, `tls` defines the trusted CAs. The default is PEACEFS_CA_FILE, then the CAs of the system.
         """
         self._coordinators = Coordinators(address) if isinstance(address, CoordinatorAddress) else address
         #: The addresses of all coordinators.
@@ -201,7 +201,7 @@ class CoordinatorHttp:
         shown, asked = self._authorization(), self._coordinators.current
         response = self._request(asked, method, path, params, body, timeout_s, shown)
         if response.status_code == _UNAUTHORIZED and (newer := self._authorization()) != shown:
-            # The token in the file was replaced since it was read.
+            # The token in the file was replaced after it was read.
             response = self._request(asked, method, path, params, body, timeout_s, newer)
         if response.is_success:
             return response.content

@@ -87,7 +87,7 @@ class NameApi:
         """Send a change; return False if there was nothing to change, as in HDFS."""
         return self.ask(asked, NameChanged).done
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- looking up --------------------------------------------------------------------------------
 
     def status(self, path: str) -> FileStatus:
         """Return the metadata of a path. Raises FileNotFound, also for a path through a file."""
@@ -215,7 +215,7 @@ class NameApi:
             ChangeReplication(path, self.user, replication=replication, request_id=new_request_id())
         )
 
-    # -- files that are there ----------------------------------------------------------------------
+    # -- existing files ----------------------------------------------------------------------------
 
     def extend(self, path: str, holder: str) -> Leased:
         """Take the lease of a file for `holder` (see `new_holder`), as `open_for_appending` does.

@@ -61,7 +61,7 @@ class ControlRpc:
     """Sends requests to the coordinator, and returns or raises its answers. Thread-safe.
 
     A file system, its driver and the I/O service call it. Each concurrent call has its own connection, which
-    `connections` keeps for later calls. Every call is safe to repeat: it has a request id, has a token that
+    `connections` keeps for later calls. Every call is safe to repeat: it has a request id, or has a token that
     identifies its object, or changes nothing. `retry_policy` repeats it. Raises classes of `errors`.
     """
 
@@ -205,7 +205,7 @@ class ControlRpc:
         if isinstance(reply, Failure):
             is_unknown = reply.code == Unauthenticated.__name__
             if is_unknown and self._token is not None and self._token.current() != sent.token:
-                # The token in the file was replaced since it was read.
+                # The token in the file was replaced after it was read.
                 return self._attempt(message, timeout_s)
             refusal = from_wire(reply.code, reply.message, reply.culprit)
             if is_not_leading(refusal):

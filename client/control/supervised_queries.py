@@ -33,7 +33,10 @@ class WantedQuery(msgspec.Struct, frozen=True):
 
 
 class SupervisedQueries:
-    """Use as a context manager, or call `close`. Methods raise the coordinator's error, and PeerError."""
+    """Requests about supervised queries. Use as a context manager, or call `close`.
+
+    Methods raise the coordinator's error, and PeerError.
+    """
 
     def __init__(self, address: str = DEFAULT_ADDRESS.http, user: str | None = None) -> None:
         self._http = CoordinatorHttp(parse_address(address))

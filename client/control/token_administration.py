@@ -24,9 +24,10 @@ S = TypeVar("S")
 
 
 class TokenAdministration:
-    """Use as a context manager, or call `close`. Methods raise the coordinator's error, and PeerError.
+    """Requests about tokens and OAuth2 clients. Use as a context manager, or call `close`.
 
-    A retry may create a token or client twice. `listed` and `clients` show both, and one can be revoked.
+    Methods raise the coordinator's error, and PeerError. A retry may create a token or client twice. `listed` and
+    `clients` show both, and one can be revoked.
     """
 
     def __init__(self, address: str) -> None:

@@ -54,7 +54,7 @@ class FsspecSource(AbstractBufferedFile):  # type: ignore[misc]
     def __init__(self, fs: OpenFileSystem, path: str, block_size: int | None, **options: Any) -> None:
         with os_errors():
             self._source = fs.files.open(path)
-        # A pickled file contains its former length. Use the length that it has now.
+        # A pickled file contains its former length. Use the present length.
         options.pop("size", None)
         cache = options.pop("cache_type", _NO_CACHE)
         self._is_cached = cache != _NO_CACHE
@@ -193,7 +193,7 @@ class FsspecSink(AbstractBufferedFile):  # type: ignore[misc]
             self.fs.files.rename(self._written_path, self.path, overwrite=self.mode == "wb")
 
     def discard(self) -> None:
-        """Give up the file. An older file of the same name remains."""
+        """Discard the file. An older file of the same name remains."""
         self._give_up()
         if not self.autocommit:
             with os_errors():

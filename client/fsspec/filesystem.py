@@ -137,7 +137,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         parent: str = self._parent(path)
         return parent
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- metadata ----------------------------------------------------------------------------------
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
         with os_errors():
@@ -201,7 +201,7 @@ class PeaceFsspecFileSystem(CopyingFileSystem):
         )
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        """Return the bytes from `start` to `end`, which have the meaning that they have in slices."""
+        """Return the bytes from `start` to `end`, as in a slice."""
         with os_errors(), self.files.open(self._strip_protocol(path)) as source:
             first, last, _ = slice(start, end).indices(source.length)
             return source.read_at(first, max(0, last - first))

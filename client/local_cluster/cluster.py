@@ -66,7 +66,7 @@ class LocalCluster:
         self._coordinator: LocalMember | None = None
         self.datanodes: list[LocalMember] = []
 
-    # -- what it is ----------------------------------------------------------------------------------
+    # -- members and addresses -----------------------------------------------------------------------
 
     @property
     def coordinator(self) -> LocalMember:
@@ -79,12 +79,12 @@ class LocalCluster:
 
     @property
     def standby(self) -> LocalMember | None:
-        """The second coordinator that was started. Either one may lead."""
+        """The second coordinator. Either coordinator may be the leader."""
         return self._standby
 
     @property
     def etcd(self) -> LocalMember | None:
-        """The member that keeps the coordinators' journal."""
+        """The etcd that stores the coordinators' journal."""
         return self._etcd
 
     def _beside_coordinator(self) -> list[LocalMember]:
@@ -133,11 +133,11 @@ class LocalCluster:
 
     @property
     def hdfs_uri(self) -> str:
-        """The URI prefix for clients of HDFS; a path follows it directly."""
+        """The URI prefix for HDFS clients; a path follows it directly."""
         readiness = self.coordinator.readiness
         return f"hdfs://{readiness.http_host}:{readiness.hdfs_port}"
 
-    # -- its life ------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Start all members and wait until they are ready.
@@ -276,13 +276,13 @@ class LocalCluster:
         return lambda before: arguments.datanode(number, before, self.node_address)
 
     def _of_coordinators(self, arguments: Sequence[str]) -> Sequence[str]:
-        """Return the arguments of a coordinator, with its journal and the options that were asked for."""
+        """Return the arguments of a coordinator, including its journal and the requested options."""
         journal = [] if self._etcd is None else [f"--journal=etcd://{LOCAL_HOST}:{self._etcd.readiness.http_port}"]
         return [*arguments, *journal, *self._coordinator_options]
 
     def _make_certificates(self) -> None:
         """Make a CA at the first start, and a certificate at each."""
-        # Whoever starts no cluster with TLS does not import it.
+        # Imported here, because a cluster without TLS does not need it.
         from .trial_certificates import TrialAuthority
 
         TrialAuthority(self.directory / CERTIFICATES).issue([LOCAL_HOST])

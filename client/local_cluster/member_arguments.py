@@ -35,9 +35,7 @@ class MemberArguments:
         datanode_port: int,
         tls: bool,
     ) -> None:
-        """`port` and `node_port` are the coordinator's, `datanode_port` is the first datanode's; 0 means free
-        ports.
-        """
+        """`port` and `node_port` are the coordinator's, `datanode_port` the first datanode's. 0 means any port."""
         self._claimed = claimed
         self._reserved = reserved
         self._port = port
@@ -63,7 +61,7 @@ class MemberArguments:
         ]
 
     def _hdfs_port(self) -> int:
-        """Return HDFS's usual port for a cluster with fixed ports, if no other process has it; else a free one."""
+        """Return HDFS's usual port if the cluster has fixed ports and it is free; otherwise any free port."""
         return self._reserved.take_or_any(coordinator_hdfs_port_default) if self._port else self._reserved.take()
 
     def standby(self, before: MemberReady | None) -> Sequence[str]:

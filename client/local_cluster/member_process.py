@@ -88,7 +88,7 @@ class LocalMember:
         self._life: SignsOfLife | None = None
         self.log: Path | None = None
 
-    # -- what it is ----------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------
 
     @property
     def pid(self) -> int:
@@ -139,7 +139,7 @@ class LocalMember:
         words = self.last_words
         return words.split(": ", 2)[2] if re.match(r"peacefs: \w+: ", words) else words
 
-    # -- what becomes of it --------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the process. `await_ready` waits until it is ready."""

@@ -1,4 +1,5 @@
-"""A cluster as a directory of this machine, over FUSE. Start reading at `tree.py`; `content.py` has the decisions.
+"""A cluster mounted as a local directory, over FUSE.
 
-Imports the client's file system; only `session.py` knows FUSE.
+Start reading at `tree.py`; `content.py` makes the decisions. Imports the client's file system; only `session.py`
+depends on FUSE.
 """

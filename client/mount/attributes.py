@@ -1,4 +1,4 @@
-"""What `stat` shows of a path: the cluster's answer, and the local changes over it."""
+"""The attributes that `stat` shows for a path: the cluster's, overlaid with local changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .open_file import OpenFile
 
 @dataclass(frozen=True)
 class Attributes:
-    """Times are milliseconds since 1970."""
+    """The attributes of a path. Times are milliseconds since 1970."""
 
     mode: int
     uid: int
@@ -31,7 +31,7 @@ def attributes_of(status: FileStatus, identities: Identities) -> Attributes:
 
 
 def attributes_of_open(file: OpenFile, status: FileStatus, identities: Identities) -> Attributes:
-    """Return the attributes of a file that has a name in the cluster."""
+    """Return the attributes of an open file that has a name in the cluster."""
     shown, length = attributes_of(status, identities), file.local_length
     if length is None:
         return shown
@@ -39,7 +39,7 @@ def attributes_of_open(file: OpenFile, status: FileStatus, identities: Identitie
 
 
 def attributes_of_local(file: OpenFile, user: str, identities: Identities) -> Attributes:
-    """Return the attributes of a file that only local processes see yet."""
+    """Return the attributes of a file that is not in the cluster yet."""
     pending = file.pending
     owner = user if pending.owner is None else pending.owner
     return Attributes(

@@ -1,4 +1,4 @@
-"""What the kernel's process table says about processes that have files of the mount open."""
+"""Looks up in the kernel's process table which processes have files of the mount open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PROCESSES = Path("/proc")
 
 
 def process_of(thread: int) -> int:
-    """Return the process of a thread; 0 if it has ended or is in another process namespace."""
+    """Return the process id of a thread; 0 if the thread has ended or is in another process namespace."""
     try:
         status = (_PROCESSES / str(thread) / "status").read_text()
     except OSError:
@@ -21,10 +21,10 @@ def process_of(thread: int) -> int:
 def have_open_for_writing(processes: Iterable[int], path: str) -> bool:
     """Return whether one of the processes can write to a file whose path ends with `path`.
 
-    A descriptor that is just being closed does not count. A process that may not be looked at has none.
+    A descriptor that is being closed does not count. A process that may not be inspected counts as having none.
     """
     for process in processes:
-        # Not with pathlib: this runs at each close of a written file.
+        # Avoid pathlib, which is slower: this runs at each close of a written file.
         try:
             with os.scandir(f"{_PROCESSES}/{process}/fd") as descriptors:
                 if any(_writes_to(process, descriptor.name, path) for descriptor in descriptors):

@@ -1,12 +1,12 @@
 """Decides where the bytes of an open file are, and when they are sent and published. Pure.
 
-A file of the cluster can be replaced as a whole, extended at its end and cut. Programs also write in the middle.
-So each local change goes to a *stage*, a local file. As long as a program only appends, the bytes also go to a
-*stream* that writes them to datanodes; its end publishes them. A write anywhere else ends the stream, and the
-stage is published as a whole when the file is closed or synced.
+A file of the cluster can be replaced as a whole, extended at its end, and truncated. But programs also write in
+the middle. So each local change goes to a *stage*, a local file. As long as a program only appends, the bytes also
+go to a *stream* that writes them to datanodes. The end of the stream publishes them. A write anywhere else ends
+the stream, and the stage is published as a whole file when the file is closed or synced.
 
-A stream that was not synced has published nothing and can be dropped. When the stage of a file that is streamed
-grows beyond its room, the stage is dropped instead; the file can then only be extended.
+A stream that was not synced has published nothing and can be dropped. If the stage of a streamed file exceeds its
+space, the stage is dropped instead; then the file can only be extended.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final
 
 from peacefs.protocol.limits import MIB
 
-# A new file is streamed from this length on. A smaller file is written at once when it is closed.
+# A new file is streamed when it exceeds this length. A smaller file is written in one call when it is closed.
 stream_after_bytes: Final = 8 * MIB
 
 
 class Stream(Enum):
-    """What a stream writes: a new file, which replaces an existing one when it ends, or the end of a file."""
+    """What a stream writes: a new file, which replaces an existing one at the end, or an append to a file."""
 
     NEW = auto()
     APPEND = auto()
@@ -45,19 +45,19 @@ class Keep:
 
 @dataclass(frozen=True)
 class Resize:
-    """Set the length of the stage to that of a file of this length. New bytes are zeros."""
+    """Set the length of the stage to match a file of this length. Added bytes are zeros."""
 
     length: int
 
 
 @dataclass(frozen=True)
 class DropStage:
-    """Forget the stage."""
+    """Discard the stage."""
 
 
 @dataclass(frozen=True)
 class Begin:
-    """Begin a stream, and send it what the stage has."""
+    """Begin a stream, and send it the bytes in the stage."""
 
     stream: Stream
 
@@ -69,34 +69,34 @@ class Send:
 
 @dataclass(frozen=True)
 class SendZeros:
-    """Send so many zeros to the stream."""
+    """Send this number of zeros to the stream."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class Sync:
-    """Publish what the stream was sent, and go on with it."""
+    """Publish the bytes sent to the stream, and continue the stream."""
 
 
 @dataclass(frozen=True)
 class End:
-    """Publish what the stream was sent, and end it."""
+    """Publish the bytes sent to the stream, and end it."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """End the stream. What was not synced is never published."""
+    """End the stream. Unsynced bytes are never published."""
 
 
 @dataclass(frozen=True)
 class Publish:
-    """Write the stage as a whole file, which replaces an existing one."""
+    """Publish the stage as a whole file, which replaces an existing one."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Cut the published version to this length."""
+    """Truncate the published version to this length."""
 
     length: int
 
@@ -105,26 +105,26 @@ Step = Fetch | Keep | Resize | DropStage | Begin | Send | SendZeros | Sync | End
 
 
 class FileContent:
-    """The content of one file as the local processes see it. Methods return the steps that bring it about.
+    """The content of one file, as local processes see it. Methods return the steps to execute.
 
-    The caller executes the steps in order. If a `Publish` fails, the stage is as before, and the caller may call
+    The caller executes the steps in order. If a `Publish` fails, the stage is unchanged, and the caller may call
     `publish_failed` and try again. If another step fails, the content must not be used any more. Methods raise
-    OSError with EFBIG, without a change, if the stage would have to hold more than `room` bytes.
+    OSError with EFBIG, without a change, if the stage would need more than `room` bytes.
     """
 
     def __init__(self, published: int | None) -> None:
-        """Begin with a version of `published` bytes in the cluster; None if there is no file of this name yet."""
-        #: The length of the published version that this content builds on; None if there is none.
+        """Begin with a version of `published` bytes in the cluster; None if the file is new."""
+        #: The length of the published version that the local changes are based on; None if there is none.
         self.published = published
         self.length = published or 0
-        #: The stage has the bytes from here to the end. None if nothing is staged.
+        #: The offset from which the stage has all bytes to the end; None if nothing is staged.
         self.staged_from: int | None = None
         self.stream: Stream | None = None
         #: True if local changes have not been published.
         self.is_dirty = published is None
         #: True if the stream has published something.
         self._is_synced = False
-        #: False once a program has written anywhere but at the end.
+        #: False once a program has written anywhere except at the end.
         self._is_sequential = True
         if published is None:
             self.staged_from = 0
@@ -134,21 +134,21 @@ class FileContent:
         return 0 if self.staged_from is None else self.length - self.staged_from
 
     def replace(self) -> list[Step]:
-        """Begin a new, empty content, as an open with O_TRUNC does. The published version stays until `close`."""
+        """Begin a new, empty content, for O_TRUNC. The published version stays until `close`."""
         steps = self._end_stream()
         self.length, self.staged_from, self._is_sequential = 0, 0, True
         self.is_dirty = True
         return [*steps, Resize(0)]
 
     def write(self, offset: int, count: int, room: int) -> list[Step]:
-        """Write `count` bytes at `offset`; a gap before them is filled with zeros."""
+        """Write `count` bytes at `offset`. A gap before them is filled with zeros."""
         end = max(self.length, offset + count)
         if offset < self.length:
             return self._change_staged(room, end, [Keep(offset)], self.length)
         return self._extend(offset, end, room)
 
     def truncate(self, length: int, room: int) -> list[Step]:
-        """Set the length. A shorter published version is cut at once if there are no local changes."""
+        """Set the length. If there are no local changes, a longer published version is truncated at once."""
         if length == self.length:
             return []
         if length > self.length:
@@ -163,7 +163,7 @@ class FileContent:
         return self._change_staged(room, length, [Resize(length)], length)
 
     def sync(self) -> list[Step]:
-        """Publish the content, as fsync does; a stream goes on."""
+        """Publish the content, for fsync. A stream continues."""
         if not self.is_dirty:
             return []
         if self.stream is not None:
@@ -174,7 +174,7 @@ class FileContent:
         return [Publish()]
 
     def close(self) -> list[Step]:
-        """Publish the content, as the last close does; the stage stays for other users of the file."""
+        """Publish the content, for the last close. The stage stays for other users of the file."""
         steps: list[Step] = []
         if self.stream is not None:
             self.stream, self._is_synced = None, False
@@ -185,24 +185,24 @@ class FileContent:
         return steps
 
     def publish_failed(self) -> None:
-        """Keep the local changes for another `sync` or `close`."""
+        """Keep the local changes so that another `sync` or `close` can publish them."""
         self.is_dirty = True
 
     def detach(self, room: int) -> list[Step]:
-        """Have the whole content in the stage, because the published version is going to be deleted."""
+        """Copy the whole content to the stage, because the published version will be deleted."""
         steps = self._change_staged(room, self.length, [], self.length)
         self.published = None
         return steps
 
     def delete(self) -> list[Step]:
-        """Keep the content for local processes only, after its name was deleted."""
+        """Keep the content for local processes only, because its name was deleted."""
         if self.stream is None or self.staged_from != 0:
             return []
         self.stream, self._is_synced, self._is_sequential = None, False, False
         return [Drop()]
 
     def abandon(self) -> list[Step]:
-        """Forget all local changes that were not published."""
+        """Discard all unpublished local changes."""
         steps: list[Step] = [] if self.stream is None else [Drop()]
         self.stream, self._is_synced, self.is_dirty = None, False, False
         return steps
@@ -210,7 +210,7 @@ class FileContent:
     def staged_part(self, offset: int, count: int) -> tuple[int, int]:
         """Return how many of these bytes are in the published version, and how many after them in the stage.
 
-        Raises EFBIG for bytes that were only streamed.
+        Raises EFBIG for bytes that were only streamed, which cannot be read back.
         """
         count = max(min(count, self.length - offset), 0)
         if self.staged_from is None:
@@ -221,7 +221,7 @@ class FileContent:
         return below, count - below
 
     def _extend(self, offset: int, end: int, room: int) -> list[Step]:
-        """Write at or after the end of the content. Also used without bytes, to make a file longer."""
+        """Write at or after the end of the content. With a count of 0, only extend the file with zeros."""
         steps: list[Step] = []
         gap = offset - self.length
         if gap > room:
@@ -251,7 +251,7 @@ class FileContent:
         return steps
 
     def _change_staged(self, room: int, length: int, changes: list[Step], kept: int) -> list[Step]:
-        """Change bytes in the middle: end the stream, have the first `kept` bytes in the stage, and change it."""
+        """Change bytes in the middle: end the stream, fetch the first `kept` bytes to the stage, change it."""
         if self.staged_from is None and self.length > (self.published or 0):
             raise _too_long()
         if max(length, self.length) > room:

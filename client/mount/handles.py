@@ -1,4 +1,4 @@
-"""Open files of programs, and who makes a request."""
+"""Open files of programs, and the callers of requests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 from .open_file import OpenFile
 from .readers import VersionReader
 
-#: The flags of an open that may change the file.
+#: The open flags that permit writing.
 WRITING: Final = os.O_WRONLY | os.O_RDWR
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a request: a thread of a local process, and its user and group."""
+    """The caller of a request: a thread of a local process, and its user and group."""
 
     thread: int
     uid: int
@@ -27,10 +27,10 @@ class Handle:
 
     def __init__(self, file: OpenFile, flags: int) -> None:
         self.file = file
-        # To make a file is to change it, even if it is opened for reading.
+        # O_CREAT counts as writing, even if the new file is opened for reading.
         self.is_writing = bool(flags & (WRITING | os.O_CREAT))
         self.is_appending = bool(flags & os.O_APPEND)
-        #: The processes that opened it, or wrote through it.
+        #: The processes that opened the file or wrote to it through this handle.
         self.writers: set[int] = set()
         self.reader: VersionReader | None = None
         self.generation = -1

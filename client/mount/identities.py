@@ -1,4 +1,4 @@
-"""Users and groups: names in the cluster, numbers on this machine."""
+"""Maps users and groups: names in the cluster, numeric ids on this machine."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pwd
 from functools import lru_cache
 from typing import Final
 
-# The number of users and groups that this machine does not know, as NFS shows them.
+# The id shown for users and groups that this machine does not know, as in NFS.
 NOBODY: Final = 65534
 
 
 class Identities:
-    """Translates both ways. A name that is a number is that number, so that a chown to a number can be shown."""
+    """Translates names to ids and back. A numeric name is that id, so that a chown to any id is visible."""
 
     def __init__(self, user: str) -> None:
-        """`user` is the user of the mount. If this machine does not know the name, it is shown as the caller."""
+        """`user` is the user of the mount. If this machine does not know the name, the caller's id is shown."""
         self._user = user
 
     def uid(self, owner: str) -> int:
@@ -26,9 +26,9 @@ class Identities:
         return known
 
     def gid(self, group: str, owner: str) -> int:
-        """Return the number of a file's group; for an unknown group of the mount's user, that of the mount.
+        """Return the id of a file's group. An unknown group of the mount's user is shown as the mount's group.
 
-        So programs that keep owners, such as `cp -a`, find that the user's files are the user's already.
+        So the user's files appear to belong to the user, which programs that keep owners check, such as `cp -a`.
         """
         known = _gid(group)
         if known is None:

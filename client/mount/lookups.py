@@ -1,4 +1,4 @@
-"""Asks the coordinator about paths, and remembers the answers for a moment."""
+"""Asks the coordinator about paths, and caches the answers briefly."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from peacefs.client.filesystem import PeaceFileSystem
 
 from .status_cache import StatusCache, status_age_s_max
 
-# How long the space of the cluster is remembered for `df`.
+# How long the cluster's space is cached for `df`.
 space_age_s_max: Final = 5.0
 
 
 class Lookups:
-    """What the cluster says about paths, for all processes of a mount. Thread-safe.
+    """A cache of the cluster's metadata for all processes of a mount. Thread-safe.
 
-    An answer may be `status_age_s_max` old. `forget` follows each change of a local process, which then sees it.
+    An answer may be up to `status_age_s_max` old. `forget` must follow each local change, so that local processes
+    see it at once.
     """
 
     def __init__(self, files: PeaceFileSystem) -> None:
@@ -30,13 +31,13 @@ class Lookups:
         self._space: tuple[float, Space] | None = None
 
     def status(self, path: str) -> FileStatus:
-        """Return the status of a path, from the cache if it is recent. Raises FileNotFound, AccessDenied."""
+        """Return the status of a path, from the cache if recent. Raises FileNotFound, AccessDenied."""
         with self._lock:
             known = self._statuses.get(path, time.monotonic())
         return self.fresh_status(path) if known is None else known
 
     def fresh_status(self, path: str) -> FileStatus:
-        """Ask the coordinator. Raises FileNotFound, AccessDenied."""
+        """Return the status of a path from the coordinator. Raises FileNotFound, AccessDenied."""
         now_s = time.monotonic()
         with self._lock:
             asked_at = self._statuses.changes
@@ -58,7 +59,7 @@ class Lookups:
             now_s = time.monotonic()
 
     def check_access(self, path: str, action: str) -> None:
-        """Raise AccessDenied unless the mount's user may do this."""
+        """Raise AccessDenied unless the mount's user has this access."""
         now_s = time.monotonic()
         with self._lock:
             self._allowed = {key: at for key, at in self._allowed.items() if now_s - at < status_age_s_max}
@@ -75,7 +76,7 @@ class Lookups:
         return self._space[1]
 
     def forget(self, path: str) -> None:
-        """Forget a path, its directory and everything below it, after a change."""
+        """Drop the cache entries of a path, of its parent and of everything below it, after a change."""
         with self._lock:
             self._allowed.clear()
             self._statuses.forget(path.rpartition("/")[0] or "/")

@@ -1,4 +1,4 @@
-"""One file that processes of this machine have open: executes the steps that `content.py` decides."""
+"""One file that local processes have open: executes the steps that `content.py` returns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .stage import Stage, StagingRoom
 
 # A staged file up to this length is published in one call.
 published_at_once_bytes_max: Final = 1 * MIB
-# A longer file that is deleted while it is open gets a hidden name in the cluster, until it is closed.
+# A longer file that is deleted while open is renamed to a hidden name in the cluster until it is closed.
 detached_bytes_max: Final = 8 * MIB
 _ZEROS: Final = bytes(MIB)
 
@@ -31,8 +31,8 @@ _ZEROS: Final = bytes(MIB)
 class OpenFile:
     """A file with its local changes, which all its handles share. `MountedTree` has one for each open path.
 
-    Handles that only read keep the version that they opened, until a process of this machine changes the file.
-    Methods that take the lock may wait for the cluster. Raises classes of `peacefs.protocol.errors`, and OSError.
+    Handles that only read keep the version that they opened until a local process changes the file. Methods that
+    take the lock may wait for the cluster. Raises classes of `peacefs.protocol.errors`, and OSError.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class OpenFile:
         mode: int,
         published: Callable[[str], None],
     ) -> None:
-        """`status` is None for a new file, which gets this mode. `published` is called with the path."""
+        """`status` is None for a new file, which gets `mode`. `published` is called with the path."""
         self.path = path
         self.status = status
         self.pending = PendingAttributes(mode)
         self.handles = 0
         self.writing_handles = 0
-        #: Rises when local changes were published, after which readers open the file again.
+        #: Increases when local changes are published; then readers open the file again.
         self.generation = 0
-        #: True if the publication must not replace a file (O_EXCL).
+        #: True if publishing must not replace an existing file (O_EXCL).
         self.is_exclusive = False
         self.is_deleted = False
         self.modified_ms = time.time_ns() // 1_000_000
@@ -64,20 +64,20 @@ class OpenFile:
         self._published = published
         self._content: FileContent | None = None if status else FileContent(None)
         self._stage: Stage | None = None
-        #: The part of the room that the stage has taken.
+        #: The bytes that the stage has taken from the shared space.
         self._staged_bytes = 0
         self._sink: FileSink | None = None
-        #: Reads the published version below the staged bytes.
+        #: Reads the published version, for bytes that are not staged.
         self._base: VersionReader | None = None
         self._fault: BaseException | None = None
-        #: True while steps are executed: the cluster may not have the change yet.
+        #: True while steps are executed, when the cluster may not have the change yet.
         self._is_changing = False
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     @property
     def is_local(self) -> bool:
-        """Return whether the cluster has no file of this name yet."""
+        """True if the cluster has no file of this name yet."""
         return self._content is not None and self._content.published is None
 
     @property
@@ -86,13 +86,13 @@ class OpenFile:
 
     @property
     def local_length(self) -> int | None:
-        """The length for local processes if it may differ from the cluster's."""
+        """The length for local processes, if it may differ from the cluster's; otherwise None."""
         content = self._content
         is_own = content is not None and (self._is_changing or content.is_dirty or content.stream is not None)
         return content.length if content is not None and is_own else None
 
     def read_into(self, reader: VersionReader | None, offset: int, target: memoryview) -> int | None:
-        """Read the changed content. Return None if there is none: then the handle reads its own version."""
+        """Read the changed content. Return None without local changes: the handle then reads its version."""
         with self.lock:
             self._check()
             content = self._content
@@ -110,7 +110,7 @@ class OpenFile:
             return below + staged
 
     def extended(self, known: VersionReader, status: FileStatus) -> VersionReader | None:
-        """Return a reader of the present version if it begins with the known one, as after an append elsewhere."""
+        """Return a reader of the present version if another machine has only appended to the known version."""
         if self.status is None or status.file_id != self.status.file_id or status.length <= known.length:
             return None
         reader = VersionReader(self._files.open(self.path), self._ahead)
@@ -122,7 +122,7 @@ class OpenFile:
     # -- changing ----------------------------------------------------------------------------------
 
     def replace(self) -> None:
-        """Begin an empty content, for O_TRUNC. Other machines see the old one until the file is closed."""
+        """Begin with empty content, for O_TRUNC. Other machines see the old content until the file is closed."""
         with self.lock:
             self._check()
             if self._content is None:
@@ -144,15 +144,15 @@ class OpenFile:
             self._change(lambda content, room: content.truncate(length, room))
 
     def flush(self) -> None:
-        """Publish local changes, as the last close does."""
+        """Publish local changes, for the last close."""
         self._publish(lambda content, _room: content.close())
 
     def sync(self) -> None:
-        """Publish local changes, and go on."""
+        """Publish local changes, for fsync; writing may continue."""
         self._publish(lambda content, _room: content.sync())
 
     def detach(self) -> bool:
-        """Stage the whole content before the file is deleted. Return False if it is too long for that."""
+        """Stage the whole content before the file is deleted. Return False if the content is too long."""
         with self.lock:
             content = self._changeable()
             if content.length > detached_bytes_max:
@@ -166,21 +166,21 @@ class OpenFile:
             return True
 
     def delete(self) -> None:
-        """Never publish again. The file stays as it is for its handles."""
+        """Stop publishing, because the file was deleted. Its handles keep the content."""
         with self.lock:
             self.is_deleted = True
             if self._content is not None:
                 self._change(lambda content, _room: content.delete())
 
     def settle(self) -> None:
-        """Forget the stage when no handle writes any more, so that later opens see what other machines write."""
+        """Drop the stage when no handle writes any more, so that later opens see changes by other machines."""
         with self.lock:
             if self._content is not None and not self._content.is_dirty and not self.is_deleted:
                 self.end()
                 self.generation += 1
 
     def end(self) -> None:
-        """Release everything. What was not published is lost."""
+        """Release everything. Unpublished changes are lost."""
         with self.lock:
             self._forget_local()
 
@@ -220,7 +220,7 @@ class OpenFile:
                 self._change(decide)
 
     def _change(self, decide: Callable[[FileContent, int], list[Step]], data: bytes = b"") -> None:
-        """Execute steps. After a failure the file's local changes are lost, and every further call raises it."""
+        """Execute steps. After a failure, local changes are lost and every later call raises the same error."""
         content = self._content
         assert content is not None
         before, length = content.staged_bytes, content.length
@@ -248,7 +248,7 @@ class OpenFile:
         self._count_staged(content)
 
     def _execute(self, step: Step, length: int, data: bytes) -> None:
-        """Execute one step. `length` is that of the content before the change, `data` what the caller writes."""
+        """Execute one step. `length` is the content's length before the change, `data` the caller's bytes."""
         match step:
             case steps.Keep(offset):
                 self._staging().write(offset, data)
@@ -333,7 +333,7 @@ class OpenFile:
         self._have_published()
 
     def _note_existing(self) -> None:
-        """Note the attributes of the file that is replaced, if it is still there."""
+        """Record the attributes of the file to be replaced, if it still exists."""
         if self.status is not None or self.generation:
             with suppress(FileNotFound):
                 self.pending.keep_of(self._files, self._files.status(self.path))

@@ -1,4 +1,4 @@
-"""Attributes that a file gets when it is published: given before that, or those that a rewrite must keep."""
+"""Attributes to set on a file once it is published: set by a program earlier, or kept across a rewrite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peacefs.protocol.values.acl_entries import AclEntry
 
 @dataclass
 class PendingAttributes:
-    """What `apply` sets after the file was published. A published file gets its mode when it is created."""
+    """The attributes that `apply` sets after publication. The mode is set when the file is created."""
 
     mode: int
     owner: str | None = None
@@ -31,16 +31,16 @@ class PendingAttributes:
         return not (owner or times or self.xattrs or self.acl)
 
     def keep_of(self, files: PeaceFileSystem, existing: FileStatus) -> None:
-        """Note what the file has now: to write a file as a whole makes a new one, as in HDFS."""
+        """Keep the attributes of the existing file: rewriting a whole file creates a new one, as in HDFS."""
         self.mode = existing.permission
         self.owner, self.group = existing.owner, existing.group
         self.xattrs = {**files.xattrs.get(existing.path), **self.xattrs}
         acl = files.acls.get(existing.path)
-        # Three entries are those of the permission bits.
+        # An ACL of three entries only repeats the permission bits.
         self.acl = acl if len(acl) > 3 else ()
 
     def apply(self, files: PeaceFileSystem, published: FileStatus) -> None:
-        """Give the new file the attributes, except an owner and group that this user may not give."""
+        """Set the attributes on the new file. Skip the owner and group if this user may not change them."""
         path = published.path
         for name, value in self.xattrs.items():
             files.xattrs.set(path, name, value)
@@ -49,7 +49,7 @@ class PendingAttributes:
         owner = self.owner if self.owner != published.owner else None
         group = self.group if self.group != published.group else None
         if owner is not None or group is not None:
-            # Only a superuser gives files away.
+            # Only superusers may change the owner.
             with suppress(AccessDenied):
                 files.set_owner(path, owner, group)
         if self.modified_ms is not None or self.accessed_ms is not None:

@@ -1,4 +1,4 @@
-"""Reads one version of a file for one open handle: in sequence with read-ahead, or anywhere."""
+"""Reads one version of a file for one open handle: sequentially with read-ahead, or at random offsets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from peacefs.client.file_objects import FileSource
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import MIB
 
-# A reader that has read so often in sequence has the next bytes read ahead, while the kernel copies the last ones.
-# So many readers of a mount may do so at once; each takes two buffers.
+# After this number of sequential reads, a reader reads ahead while the kernel copies the previous bytes. Up to
+# `readers_ahead_max` readers of a mount may do so at once; each uses two buffers.
 read_ahead_after_reads: Final = 2
 read_ahead_bytes: Final = 1 * MIB
 readers_ahead_max: Final = 32
@@ -20,7 +20,7 @@ _THREADS: Final = 4
 
 
 class ReadAhead:
-    """The threads that read ahead for all readers of a mount, and their limit. Thread-safe."""
+    """The threads that read ahead for all readers of a mount. Limits the number of such readers. Thread-safe."""
 
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="peacefs-ahead")
@@ -34,7 +34,7 @@ class ReadAhead:
 
 
 class VersionReader:
-    """The version that an open found. Threads may share it; reads in sequence wait for each other."""
+    """The version of a file at its open. Threads may share it; sequential reads wait for each other."""
 
     def __init__(self, source: FileSource, ahead: ReadAhead) -> None:
         self._source = source
@@ -44,7 +44,7 @@ class VersionReader:
         self._in_sequence = 0
         self._has_place = False
         self._coming: Future[memoryview] | None = None
-        #: What was read ahead and not asked for yet.
+        #: Bytes that were read ahead and not requested yet.
         self._piece = memoryview(b"")
         self._spare: list[bytearray] = []
 
@@ -94,7 +94,7 @@ class VersionReader:
         return done
 
     def _next_piece(self) -> memoryview:
-        """Return the bytes that follow, and have the next ones read; empty at the end."""
+        """Return the next bytes, and start reading those after them; empty at the end."""
         if not self._piece and self._coming is not None:
             coming, self._coming = self._coming, None
             try:
@@ -107,7 +107,7 @@ class VersionReader:
         return self._piece
 
     def _begin(self) -> None:
-        # Of two buffers, the other one is what was returned last and is copied by now.
+        # Alternate between two buffers. The bytes in the other one were returned last and have been copied by now.
         self._spare.reverse()
         self._coming = self._ahead.threads.submit(self._fill, self._spare[0])
 
@@ -119,14 +119,14 @@ class VersionReader:
             return
         coming, self._coming = self._coming, None
         if coming is not None:
-            # It uses the position of the source. An error of bytes that nobody wants does not matter.
+            # Wait, because the read uses the source's position. Ignore its error: nobody needs the bytes.
             coming.exception()
         self._piece, self._spare, self._has_place = memoryview(b""), [], False
         self._ahead.give_back_place()
 
 
 def extends(longer: Sequence[tuple[ChunkId, int]], shorter: Sequence[tuple[ChunkId, int]]) -> bool:
-    """Return whether a version, given by the ids and lengths of its chunks, begins with another version."""
+    """Return whether one version begins with another. Versions are lists of chunk ids and lengths."""
     if not shorter:
         return True
     *whole, (last, last_length) = shorter

@@ -1,7 +1,7 @@
 """Serves a `MountedTree` to the kernel, over FUSE.
 
-The kernel keeps no data: two processes may have different versions of a file open, and would otherwise see parts
-of both. It keeps names for a moment, and attributes not at all.
+The kernel caches no data: if two processes had different versions of a file open, it would show them a mix of
+both. It caches names briefly, and attributes not at all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-# Choose the library of FUSE 3 before the binding looks for one.
+# Select libfuse 3 before the binding searches for a library.
 os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
 try:
     import mfusepy
@@ -31,22 +31,22 @@ from .tree import MountedTree, name_bytes_max
 
 log = logging.getLogger("peacefs.mount")
 
-# How long the kernel believes a name. A rename on another machine is seen after this.
+# How long the kernel caches names. A rename on another machine becomes visible after this time.
 name_age_s_max: Final = 1.0
 _BLOCK_BYTES: Final = 4096
-#: There is no limit on the number of files; programs take 0 for a full disk.
+#: The number of files to report, which is unlimited. Programs treat 0 as a full disk.
 _FILES: Final = 1 << 31
 _UTIME_NOW: Final = (1 << 30) - 1
 _UTIME_OMIT: Final = (1 << 30) - 2
 _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCHANGE: Final = 2
-#: Of malloc.h: blocks up to this size come from memory that is kept.
+#: From malloc.h: the maximum block size that the allocator reuses without returning it to the kernel.
 _M_MMAP_THRESHOLD: Final = -3
 _M_TRIM_THRESHOLD: Final = -1
 _KEPT_BYTES: Final = 32 << 20
 _XATTR_CREATE: Final = 1
 _XATTR_REPLACE: Final = 2
-#: The kernel asks for these with many operations; the cluster has none of them.
+#: Prefixes of extended attributes that the kernel requests often and the cluster does not have.
 _FOREIGN_ATTRIBUTES: Final = ("security.", "system.")
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _caller() -> Caller:
 
 
 class _Operations(mfusepy.Operations):  # type: ignore[misc]
-    """Passes each request on. Methods that need more than the binding offers are in `_Session`."""
+    """Passes requests to the tree. `_Session` implements methods that need more than the binding's interface."""
 
     use_ns = True
 
@@ -123,7 +123,7 @@ class _Operations(mfusepy.Operations):  # type: ignore[misc]
         return 0
 
     def fsyncdir(self, path: str, datasync: int, fh: int) -> int:
-        # A change of names is durable when it is answered.
+        # Nothing to sync: a change of names is durable before it is answered.
         return 0
 
     def release(self, path: str, fh: int) -> int:
@@ -199,10 +199,10 @@ class _Operations(mfusepy.Operations):  # type: ignore[misc]
 
 
 class _Session(mfusepy.FUSE):  # type: ignore[misc]
-    """The binding, with data that is not copied, flags of renames, times that are left out, and no pages kept."""
+    """Extends the binding: no copies of data, rename flags, times that stay unchanged, and no page cache."""
 
     def _wrapper(self, func: Any, *args: Any, **kwargs: Any) -> int:
-        # The binding answers EINVAL and stops the mount for exceptions of some kinds.
+        # For some exceptions, the binding would answer EINVAL and stop the mount.
         try:
             return func(*args, **kwargs) or 0
         except OSError as error:
@@ -239,7 +239,7 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]
 
 
 def serve(tree: MountedTree, directory: str, options: dict[str, Any], ready: Callable[[], None]) -> None:
-    """Mount, call `ready`, and serve until an unmount or a signal. Raises OSError if it cannot mount."""
+    """Mount, call `ready`, and serve until unmounted or a signal. Raises OSError if it cannot mount."""
     _keep_buffers()
     begun = []
 
@@ -251,13 +251,13 @@ def serve(tree: MountedTree, directory: str, options: dict[str, Any], ready: Cal
         _Session(_Operations(tree, begin), directory, foreground=True, **options)
     except RuntimeError as failed:
         if begun:
-            # A signal ended it.
+            # A signal ended the mount.
             return
         raise OSError(errno.EIO, "cannot mount; the line above says why", directory) from failed
 
 
 def _keep_buffers() -> None:
-    """Have the C library keep the buffers of reads: memory that is new for each read costs more than the read."""
+    """Make the C library reuse read buffers: fresh memory for each read costs more than the read itself."""
     allocator = ctypes.CDLL(None)
     allocator.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
     allocator.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
@@ -266,7 +266,8 @@ def _keep_buffers() -> None:
 def _stat(found: Attributes) -> dict[str, Any]:
     return {
         "st_mode": found.mode,
-        # Programs that compare it with the number of subdirectories take 1 for unknown.
+        # The link count of directories. Some programs compare it with the number of subdirectories; 1 means
+        # unknown.
         "st_nlink": 1,
         "st_uid": found.uid,
         "st_gid": found.gid,

@@ -1,4 +1,4 @@
-"""The local file that has changed bytes of an open file, and the room that all of them share."""
+"""The local file for changed bytes of an open file, and the staging space that all open files share."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class StagingRoom:
         return max(self._free, 0)
 
     def take(self, count: int) -> None:
-        """Take bytes, or give them back if `count` is negative.
+        """Take bytes, or return them if `count` is negative.
 
-        Files that take bytes at the same time may exceed the limit by what each of them writes in one call.
+        Files that take bytes at the same time may each exceed the limit by one write.
         """
         with self._lock:
             self._free -= count
 
 
 class Stage:
-    """A local file without a name, which ends with this process. Offsets are those of the file in the cluster."""
+    """An unnamed local file, which disappears with this process. Offsets are those of the file in the cluster."""
 
     def __init__(self, directory: Path) -> None:
         self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""Remembers for a moment what the coordinator said about paths. Pure: the time is passed in."""
+"""Caches the coordinator's answers about paths briefly. Pure: the time is passed in."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 
 from peacefs.client.control.values import FileStatus
 
-# How long a listing or an answer about a path is believed. Opens ask again.
+# How long a cached status is used. Opens always ask the coordinator.
 status_age_s_max: Final = 1.0
 statuses_max: Final = 65_536
 
 
 class StatusCache:
-    """Answers about paths that exist. Missing paths are not remembered. Not thread-safe."""
+    """A cache of the statuses of existing paths. Missing paths are not cached. Not thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[float, FileStatus]] = OrderedDict()
-        #: Rises with each change, so that an answer from before a change is not remembered after it.
+        #: Increases with each change, so that an answer requested before a change is not cached after it.
         self.changes = 0
 
     def get(self, path: str, now_s: float) -> FileStatus | None:
@@ -27,7 +27,7 @@ class StatusCache:
         return found[1]
 
     def put(self, status: FileStatus, now_s: float, asked_at: int) -> None:
-        """Remember an answer, unless something changed after `asked_at`, the number of changes at the question."""
+        """Cache an answer, unless `changes` has increased since it was `asked_at`, when the request was sent."""
         if asked_at != self.changes:
             return
         self._known[status.path] = now_s, status
@@ -36,12 +36,12 @@ class StatusCache:
             self._known.popitem(last=False)
 
     def forget(self, path: str) -> None:
-        """Forget a path after a change."""
+        """Drop the entry of a path after a change."""
         self.changes += 1
         self._known.pop(path, None)
 
     def forget_tree(self, path: str) -> None:
-        """Forget a path and everything below it."""
+        """Drop the entries of a path and of everything below it."""
         self.forget(path)
         below = path.rstrip("/") + "/"
         for known in [known for known in self._known if known.startswith(below)]:

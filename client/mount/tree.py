@@ -1,6 +1,6 @@
-"""The operations of a file system on this machine, by path and by handle. Knows nothing of FUSE.
+"""The operations of a mounted file system, by path and by handle. Independent of FUSE.
 
-All methods raise OSError with the number that programs understand.
+All methods raise OSError with the errno that programs expect.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .stage import StagingRoom
 
 log = logging.getLogger("peacefs.mount")
 
-# As in the cluster, and in HDFS.
+# The limit of the cluster and of HDFS.
 name_bytes_max: Final = 255
-#: The names that libfuse gives to files that were deleted while they are open.
+#: The prefix of the hidden names that libfuse gives to files that are deleted while open.
 HIDDEN_PREFIX: Final = ".fuse_hidden"
 
 
@@ -52,14 +52,14 @@ def _as_os_errors(denied: int = errno.EACCES) -> Iterator[None]:
 
 
 class MountedTree:
-    """The files of a cluster, with the local changes of open files over them. Thread-safe.
+    """The files of a cluster, overlaid with the local changes of open files. Thread-safe.
 
     Local processes see each other's changes at once. Other machines see a file as a whole when it is closed or
-    synced. A mount that dies publishes nothing more.
+    synced. If the mount dies, unpublished changes are lost.
     """
 
     def __init__(self, files: PeaceFileSystem, room: StagingRoom, uid: int) -> None:
-        """`uid` is the local user of the mount. Files that others make are given to them, if `files` may do so."""
+        """`uid` is the local user of the mount. Other users own the files they create, if `files` may set it."""
         self._files = files
         self._room = room
         self._uid = uid
@@ -71,7 +71,7 @@ class MountedTree:
         self._handles: dict[int, Handle] = {}
         self._numbers = itertools.count(1)
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- metadata ----------------------------------------------------------------------------------
 
     def attributes(self, path: str) -> Attributes:
         with _as_os_errors():
@@ -86,7 +86,7 @@ class MountedTree:
             return attributes_of_open(file, status, self._identities)
 
     def list(self, path: str) -> list[tuple[str, int]]:
-        """Return the names in a directory with their types, as bits of a mode."""
+        """Return the names in a directory with their types, as mode bits."""
         with _as_os_errors():
             entries: dict[str, int] = {}
             for entry in self._lookups.list(path):
@@ -109,7 +109,7 @@ class MountedTree:
     # -- open files --------------------------------------------------------------------------------
 
     def create(self, path: str, flags: int, mode: int, caller: Caller) -> int:
-        """Open a new file. Other machines see it when it is closed or synced."""
+        """Create and open a file. Other machines see it when it is closed or synced."""
         self._lookups.check_access(_parent(path), "-wx")
         with _as_os_errors(), self._lock:
             file = self._open.get(path)
@@ -148,7 +148,7 @@ class MountedTree:
                     self._lookups.check_access(_parent(path), "-wx")
                     file.replace()
                 elif flags & os.O_ACCMODE == os.O_RDONLY and not file.is_local:
-                    # Keep this version from now on.
+                    # Keep reading this version from now on.
                     self._reader(self._handles[number])
             except BaseException:
                 self._closed(number)
@@ -213,7 +213,7 @@ class MountedTree:
                 self._closed(opened)
 
     def flush(self, number: int, caller: Caller) -> None:
-        """Publish at the close of a file, unless a process that writes to it has another descriptor of it."""
+        """Publish at a close, unless a process that writes to the file has another descriptor of it."""
         with _as_os_errors():
             handle = self._handles[number]
             file = handle.file
@@ -263,7 +263,7 @@ class MountedTree:
             try:
                 self._files.mkdirs(path, stat.S_IMODE(mode) & 0o1777)
                 if caller.uid != self._uid:
-                    # Only a superuser gives files away.
+                    # Only superusers may change the owner.
                     with suppress(AccessDenied):
                         owner, group = self._identities.owner(caller.uid), self._identities.group(caller.gid)
                         self._files.set_owner(path, owner, group)
@@ -307,7 +307,7 @@ class MountedTree:
                 if self._has_local_below(target):
                     raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             for file in moved:
-                # A stream belongs to the old name.
+                # End streams first, because a stream belongs to the old name.
                 file.flush()
             try:
                 self._files.rename(source, target, overwrite=replaces)
@@ -326,7 +326,7 @@ class MountedTree:
                 replaced.delete()
 
     def _has_local_below(self, directory: str) -> bool:
-        """Return whether there is a file that the cluster does not know. The caller holds the lock."""
+        """Return whether a file below the path exists only locally. The caller holds the lock."""
         return any(
             file.is_local and not file.is_deleted and _is_below(path, directory)
             for path, file in self._open.items()
@@ -338,7 +338,7 @@ class MountedTree:
         return False
 
     def exchange(self, one: str, other: str) -> None:
-        """Exchange two names of one directory."""
+        """Exchange two names in one directory."""
         with _as_os_errors():
             with self._lock:
                 is_open = any(
@@ -353,7 +353,7 @@ class MountedTree:
                 self._lookups.forget(other)
 
     def _hide(self, source: str, target: str) -> bool:
-        """Give an open file that is being deleted its hidden name. Return False if it is not open."""
+        """Rename an open file that is being deleted to its hidden name. Return False if it is not open."""
         file = self._open.get(source)
         if file is None:
             return False
@@ -380,7 +380,7 @@ class MountedTree:
     def set_mode(self, path: str, mode: int) -> None:
         with _as_os_errors(errno.EPERM):
             file = self._open.get(path)
-            # The cluster keeps no set-user-id and set-group-id bits.
+            # The cluster does not store set-user-id and set-group-id bits.
             permission = stat.S_IMODE(mode) & 0o1777
             if file is not None:
                 file.pending.mode = permission
@@ -399,7 +399,7 @@ class MountedTree:
                 file.pending.group = group or file.pending.group
                 return
             shown = self.attributes(path)
-            # Programs such as `cp -a` give files to whom they belong already.
+            # Programs such as `cp -a` set the owner even if it is correct already.
             owner = None if uid == shown.uid else owner
             group = None if gid == shown.gid else group
             if owner is not None or group is not None:
@@ -407,11 +407,11 @@ class MountedTree:
                 self._lookups.forget(path)
 
     def set_times(self, path: str, accessed_ms: int | None, modified_ms: int | None) -> None:
-        """Set times in milliseconds since 1970; None keeps the current one."""
+        """Set times in milliseconds since 1970; None keeps the present time."""
         with _as_os_errors(errno.EPERM):
             file = self._open.get(path)
             if file is not None and file.is_dirty:
-                # Publishing sets the time. So this is done after it.
+                # Publish first, because publishing sets the time.
                 pending = file.pending
                 pending.accessed_ms = pending.accessed_ms if accessed_ms is None else max(accessed_ms, 0)
                 pending.modified_ms = pending.modified_ms if modified_ms is None else max(modified_ms, 0)

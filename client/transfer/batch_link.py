@@ -38,9 +38,9 @@ Answered = tuple[OutgoingChunk, WriteAck | PeacefsError]
 
 
 class BatchLink:
-    """One connection for one batch. After `send`, call `answers` until `is_over` returns True, then `end`.
+    """One connection for one batch. After `send`, call `answers` until `is_over` is True, then `end`.
 
-    Each chunk has its own timeout, because the chunks of a batch may be at different places of their pipelines.
+    Each chunk has its own timeout, because the chunks of a batch may be at different positions of their pipelines.
     """
 
     def __init__(self, hop: Hop) -> None:

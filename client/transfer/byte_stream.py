@@ -44,7 +44,7 @@ class ByteStream:
     # -- the producer's side -----------------------------------------------------------------------
 
     def feed(self, data: Bytes) -> fx.Ticket | None:
-        """Add `data`. A returned ticket means that the producer must wait for it before it feeds more.
+        """Add `data`. If a ticket is returned, the producer must wait for it before it feeds more.
 
         Raises the consumer's error if the consumer has given up.
         """

@@ -1,4 +1,4 @@
-"""A writer regularly names its chunks that are in no file yet, so that they do not become garbage.
+"""Reports a writer's unpublished chunks to the coordinator regularly, so that they do not become garbage.
 
 Most files are published within the first interval, and need no such call. Thread-safe: several participants may
 share one keeper, and one of them makes the call for all.
@@ -23,7 +23,7 @@ keep_chunks_retry_s: Final = 5.0
 
 
 class ChunkKeeper:
-    """The chunks of one writer that are part of no file yet. Also renews the lease of the file, if it has one."""
+    """The unpublished chunks of one writer. Also renews the lease of the file, if it has one."""
 
     def __init__(self, token: str, renewal: LeaseRenewal | None = None) -> None:
         self._token = token
@@ -42,7 +42,7 @@ class ChunkKeeper:
             self._held.pop(chunk, None)
 
     def keep(self, timeout_s: float) -> fx.Steps[None]:
-        """Tell the coordinator when it is time. Call this repeatedly. An unreachable coordinator is told later.
+        """Report the chunks if it is time. Call this often. Retries later if the coordinator is unreachable.
 
         Raises LeaseExpired, and AccessDenied if the calls failed for so long that chunks became garbage.
         """

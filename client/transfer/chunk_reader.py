@@ -85,7 +85,8 @@ class ChunkReader:
         """
         while self._position < self._end:
             replica = self._replica or (yield from self._next_replica())
-            # Whole blocks are read. Bytes after the range must not reach a buffer that is larger than the range.
+            # Whole blocks are read. Bytes after the range must not be written to a buffer that is larger than the
+            # range.
             room = into[: self._end - self._position] if into is not None else None
             try:
                 piece = yield from replica.next_piece(room)
@@ -146,7 +147,7 @@ class ChunkReader:
             try:
                 self._layout = yield from self._relocate(self._layout)
             except (AccessDenied, PathError):
-                # The reader lost its rights, or the file is gone.
+                # The reader lost its permission, or the file was deleted.
                 raise
             except PeacefsError as fault:
                 self._faults.setdefault("coordinator", fault)

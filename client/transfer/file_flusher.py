@@ -60,7 +60,7 @@ class FileFlusher:
         self._chunk_bytes = chunk_bytes
         self.holder = holder
         self._grant_client = grant_client
-        #: True if large chunks wait for a grant. Otherwise they use the pipelines that were placed.
+        #: True if large chunks wait for a grant. Otherwise they use the pipelines that CREATE placed.
         self.needs_grants = True
         self._hop_timeout_s = hop_timeout_s
         self._tail = FlushedTail(min(merge_bytes, chunk_bytes))
@@ -70,7 +70,7 @@ class FileFlusher:
         #: A flush that was not answered, and its bytes; None for the bytes of a long part.
         self._unanswered: tuple[FlushFile, bytes | None] | None = None
         self.has_lease = has_lease
-        #: The fewest replicas of any written chunk; None before the first chunk.
+        #: The lowest number of replicas of any written chunk; None before the first chunk.
         self.fewest_replicas: int | None = None
 
     @property
@@ -84,7 +84,7 @@ class FileFlusher:
         return self._tail.held_bytes
 
     def forget_tail(self) -> None:
-        """Stop rewriting flushed bytes: what follows gets its own chunks."""
+        """Stop rewriting flushed bytes. Later bytes get their own chunks."""
         self._tail.forget()
 
     def publish_name(self) -> fx.Steps[None]:
@@ -136,7 +136,7 @@ class FileFlusher:
         yield from fx.call(CompleteFile(self._token, written.chunks, replaced), Completed)
 
     def write_whole(self, source: ByteStream) -> fx.Steps[None]:
-        """Write and publish a whole file of which nothing was flushed."""
+        """Write and publish a whole file, if nothing was flushed before."""
         yield from self.write(source)
         yield from self.complete(b"")
 

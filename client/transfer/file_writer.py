@@ -103,9 +103,9 @@ def write_chunks(
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
 ) -> fx.Steps[Written]:
-    """Do what `write_file` does before the publication.
+    """Do what `write_file` does, except the publication.
 
-    Without `needs_grants`, every chunk is written through a pipeline that was placed, as a small one is.
+    Without `needs_grants`, every chunk is written like a small one, through a pipeline that was placed.
     """
     writer = _FileWriter(token, first, source, chunk_bytes, grant_client, hop_timeout_s, renewal)
     writer.needs_grants = needs_grants

@@ -41,7 +41,7 @@ class FileChecksum:
                     self._end_block()
 
     def told(self) -> tuple[str, bytes]:
-        """Return HDFS's name of the algorithm, and the checksum. No data may follow."""
+        """Return HDFS's name of the algorithm, and the checksum. No data may be fed after this."""
         if self._in_block:
             self._end_block()
         count = len(self._blocks) // 16

@@ -129,7 +129,7 @@ def checked_acknowledgement(
 
 
 def last_word(connection: fx.Connection) -> fx.Steps[PeacefsError | None]:
-    """Return the error that a hop sent before it closed the connection, or None. It says why the hop did so."""
+    """Return the error that a hop sent before it closed the connection, or None."""
     try:
         message = (yield from fx.receive(connection, timeout_s=last_word_timeout_s)).message
     except PeerError:

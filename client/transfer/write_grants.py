@@ -55,7 +55,7 @@ class GrantClient:
         self.pushed = pushed
 
     def enrol(self, grants: GrantedSet) -> str:
-        """Return the name by which the coordinator will know the set."""
+        """Register a set; return the name by which the coordinator will know it."""
         name = f"{self._name}/{next(self._numbers)}"
         self._sets[name] = grants
         return name
@@ -98,7 +98,7 @@ class NextChunk:
 class EarlierTry:
     """The remains of an earlier attempt to write the same data."""
 
-    #: The nodes that failed, which get no chunks.
+    #: The failed nodes, which get no chunks.
     exclude: Sequence[NodeId] = ()
     #: The chunks that were placed and will not be written.
     abandoned: Sequence[ChunkId] = ()
@@ -125,8 +125,8 @@ class GrantedSet:
     ) -> None:
         """`written_bytes` is the present length of the file of `token`.
 
-        `to_come_bytes`, if known, is what `want` will add. A waiting thread calls `meanwhile` regularly with the
-        number of seconds that it may take.
+        `to_come_bytes`, if known, is the size of all chunks that `want` will add. A waiting thread calls
+        `meanwhile` regularly with the number of seconds that it may take.
         """
         earlier = earlier or EarlierTry()
         self._grant_client = grant_client
@@ -208,7 +208,7 @@ class GrantedSet:
             with contextlib.suppress(PeacefsError):
                 yield from fx.call(message, Scheduled, timeout_s=last_word_timeout_s)
 
-    # -- what comes --------------------------------------------------------------------------------
+    # -- messages from the coordinator -------------------------------------------------------------
 
     def put(self, grants: Sequence[GrantedChunk]) -> None:
         """Add grants. A grant may arrive more than once."""

@@ -1,4 +1,4 @@
-"""The numeric addresses of datanodes, which clients of HDFS are told beside their names."""
+"""The numeric addresses of datanodes, which HDFS clients get in addition to the host names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
-# A name is resolved again after this time. A resolver that is silent for the second time is not waited for.
+# A name is resolved again after the first time. Resolving fails after the second.
 address_kept_s: Final = 60.0
 resolve_timeout_s: Final = 2.0
 
@@ -17,7 +17,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class Addresses:
-    """Remembers the addresses of host names. `look_up` must have been called before `of`."""
+    """A cache of the addresses of host names. Call `look_up` before `of`."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, float]] = {}
@@ -27,7 +27,7 @@ class Addresses:
         return self._known.get(host, (host, 0.0))[0]
 
     async def look_up(self, hosts: Iterable[str]) -> None:
-        """Resolve names that are not known yet, or not lately. Forget all others."""
+        """Resolve names that are unknown or were resolved too long ago. Forget all other names."""
         wanted = set(hosts)
         for host in self._known.keys() - wanted:
             del self._known[host]

@@ -1,4 +1,4 @@
-"""Puts the door for clients of HDFS together."""
+"""Assembles the server for HDFS clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def build_hdfs_server(
     door: Door | None,
     audit: AuditLog | None,
 ) -> HdfsServer:
-    """Return the server of a coordinator's parts. Without `delegation`, user names are believed."""
+    """Return the server for a coordinator's parts. Without `delegation`, clients may claim any user name."""
     cluster, context, addresses = parts.core.cluster, parts.context, Addresses()
     served = Served(
         parts.files,

@@ -62,7 +62,7 @@ def _name(attribute: XAttrProto) -> str:
 def _attribute(name: str, value: bytes | None) -> XAttrProto:
     prefix, _, rest = name.partition(".")
     namespace = XAttrProto.XAttrNamespaceProto.Value(prefix.upper())
-    # As HDFS does, leave an empty value away.
+    # Omit an empty value, as HDFS does.
     return XAttrProto(namespace=namespace, name=rest, value=value or None)
 
 

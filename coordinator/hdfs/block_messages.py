@@ -1,7 +1,7 @@
-"""Convert chunks and datanodes to HDFS's blocks and datanodes.
+"""Convert chunks and datanodes to HDFS's messages.
 
-A block is a chunk: its id is the chunk's, its generation stamp the version, its token a token of ours as text.
-Datanodes without a port for HDFS's data transfer are left out.
+A block is a chunk: the block id is the chunk id, the generation stamp is the version, and the block token contains
+the text of our token. Datanodes without a port for HDFS's data transfer are omitted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ADMIN_STATES: Final = {
 
 
 class BlockMessages:
-    """Makes the messages about the blocks of one cluster."""
+    """Builds the messages about blocks of one cluster."""
 
     def __init__(self, cluster: Cluster, pool: str, addresses: Addresses) -> None:
         self._cluster = cluster
@@ -46,7 +46,7 @@ class BlockMessages:
         self._addresses = addresses
 
     def datanode(self, node: Node, wall_clock_ms: int = 0) -> DatanodeInfoProto:
-        """Return a datanode as clients are told of it. `wall_clock_ms` is when it was heard."""
+        """Return HDFS's message for a datanode. `wall_clock_ms` is the time of its last heartbeat."""
         registered, usage = node.registration, node.usage
         return DatanodeInfoProto(
             id=DatanodeIDProto(
@@ -70,7 +70,7 @@ class BlockMessages:
         )
 
     def datanodes(self, hops: Iterable[Hop]) -> list[DatanodeInfoProto]:
-        """Return those of the datanodes that clients of HDFS can reach."""
+        """Return the datanodes that HDFS clients can reach."""
         nodes = (self._cluster.members.get(hop.node) for hop in hops)
         return [self.datanode(node) for node in nodes if node is not None and node.registration.hdfs_port]
 
@@ -93,11 +93,11 @@ class BlockMessages:
         return self.block(block, offset, located, chunk.token, is_corrupt=not chunk.replicas)
 
     def new_block(self, new: NewBlock, block: int) -> LocatedBlockProto:
-        """Return a block to write; the client knows it by the id `block`."""
+        """Return a block to be written, with the id `block` for the client."""
         located = self.datanodes(new.allocated.pipeline)
         if not located:
             raise _no_door()
-        # Some clients rely on a length that is there, though it is the default.
+        # Set the length explicitly, although 0 is the default: some clients require the field.
         named = ExtendedBlockProto(
             poolId=self.pool, blockId=block, generationStamp=new.allocated.version, numBytes=0
         )

@@ -1,4 +1,4 @@
-"""Methods of ClientNamenodeProtocol about the data of files: where it is, and writing it block by block."""
+"""Methods of ClientNamenodeProtocol about file data: locate it, and write it block by block."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from peacefs.protocol.new_file import NewFile
 from .method import Method, MethodCall
 from .statuses import signed, status_proto
 
-# Bad blocks that one call reports, and datanodes that one call adds to a pipeline.
+# The maximum number of bad blocks in one report, and of datanodes that one call adds to a pipeline.
 bad_blocks_per_call: Final = 100
 added_datanodes_max: Final = 3
 
 _OVERWRITE: Final = pb.OVERWRITE
 _CREATE: Final = pb.CREATE
-#: The first byte after every file.
+#: An offset beyond the end of every file.
 _END: Final = 1 << 62
-#: A client's name is the holder of its leases, in the metadata and in tokens.
+#: In metadata and tokens, the client's name is the lease holder.
 _CLIENT_NAME_CHARACTERS_MAX: Final = 512
 
 
@@ -42,7 +42,7 @@ async def _located(call: MethodCall, path: str, offset: int, length: int) -> Loc
 
 
 async def located_status(call: MethodCall, path: str, status: InodeStatus) -> HdfsFileStatusProto:
-    """Return a status with the places of all blocks, as far as the file can be read."""
+    """Return a status with the locations of all blocks that can be read."""
     if status.kind is InodeKind.DIRECTORY:
         return status_proto(status)
     found = await _located(call, path, 0, _END)
@@ -87,7 +87,7 @@ async def _check_overwritable(call: MethodCall, path: str) -> None:
 
 
 async def _append(call: MethodCall, asked: pb.AppendRequestProto) -> pb.AppendResponseProto:
-    """Open a file to extend it. What is appended begins a block of its own, so no last block is answered."""
+    """Open a file for append. Appended data starts a new block, so the answer contains no last block."""
     status = await call.files.open_files.append(asked.src, call.user, _holder(asked.clientName), call.request_id)
     return pb.AppendResponseProto(stat=status_proto(status))
 
@@ -153,7 +153,7 @@ async def _update_block(
 async def _update_pipeline(
     call: MethodCall, asked: pb.UpdatePipelineRequestProto
 ) -> pb.UpdatePipelineResponseProto:
-    """Do nothing: a datanode publishes what it writes, so nobody has to be told which datanodes write."""
+    """Do nothing: the datanode publishes the data itself, so the coordinator need not know the new pipeline."""
     return pb.UpdatePipelineResponseProto()
 
 

@@ -1,4 +1,4 @@
-"""One call on its way: carry it out, wait until what it has read is durable, answer, and record it."""
+"""One call: carry it out, wait until the data that it read is durable, answer, and record it."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ _AUDITED: Final = "hdfs"
 
 
 class Asker(NamedTuple):
-    """On whose behalf a connection calls, from where."""
+    """The user of a connection, and the host from which the user calls."""
 
     user: str
     host: str | None
-    #: The service that acts for the user.
+    #: The proxy service that acts for the user.
     real_user: str | None = None
-    #: Authenticates again, because a token may have ended. Raises Unauthenticated. None if names are believed.
+    #: Authenticates again, because a token may have expired. Raises Unauthenticated. None without authentication.
     authenticate: Callable[[], Caller] | None = None
 
 
 def refused(header: RpcRequestHeaderProto, error: PeacefsError) -> bytes:
-    """Return the answer to a call that was refused."""
+    """Return the answer to a refused call."""
     detail = _DETAILS.get(type(error), RpcResponseHeaderProto.ERROR_APPLICATION)
     return failure(header, error.hadoop_class, error.message, detail)
 
 
 class OpenMethodCall(Watched):
-    """A call under way: `carry_out` it, wait until what it `needed` is durable, send what `finish` returns."""
+    """A call being served: `carry_out` it, wait until what it `needed` is durable, send the result of `finish`."""
 
     __slots__ = (
         "_asked",
@@ -105,7 +105,7 @@ class OpenMethodCall(Watched):
         self._call = MethodCall(served, asker.user, asker.host, header.clientId, header.callId)
 
     async def carry_out(self) -> Message | PeacefsError:
-        """Return the answer that `finish` takes. An error is an answer, too."""
+        """Carry out the call and return the answer for `finish`. Return errors instead of raising them."""
         enter(self._context)
         try:
             door = self._door
@@ -122,11 +122,11 @@ class OpenMethodCall(Watched):
             return PeacefsError("an internal error of the coordinator; its log says more")
 
     def finish(self, answer: Message | PeacefsError, refusal: PeacefsError | None = None) -> bytes:
-        """Return the bytes to send now. `refusal` is the reason why an entry that the call needs was undone."""
+        """Return the bytes to send now. `refusal` is the reason if a log entry that the call needs was undone."""
         if refusal is None and self.is_undone:
             refusal = no_room()
         if refusal is None and self._door is not None and not self._method.is_of_any:
-            # This process may have been stopped for long, and another one may have led.
+            # This process may have been suspended for long, and another coordinator may lead.
             refusal = self._door.refusal(is_read=self._method.is_read)
         if refusal is not None:
             answer = refusal

@@ -1,4 +1,4 @@
-"""Methods about the cluster: its settings, its space, its datanodes, and who leads."""
+"""Methods about the cluster: its settings, space, datanodes and leader."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from peacefs.protocol.limits import chunk_bytes_max, replication_default
 
 from .method import Method, MethodCall
 
-#: HDFS's defaults for writers. The checksums that clients send cover so many bytes each.
+#: HDFS's defaults for writers, including the number of bytes per checksum.
 _BYTES_PER_CHECKSUM: Final = 512
 _WRITE_PACKET_BYTES: Final = 64 * 1024
 _FILE_BUFFER_BYTES: Final = 4096
-#: The layout that HDFS 3.5 has. Tools compare it with nothing.
+#: The layout version of HDFS 3.5. Tools only show it.
 _LAYOUT: Final = (1 << 32) - 67
 _ADMIN_REPORTS: Final[Mapping[int, AdminState]] = {
     pb.DECOMMISSIONING: AdminState.DECOMMISSIONING,
@@ -105,7 +105,7 @@ def _reported(call: MethodCall, wanted: int) -> Iterable[Node]:
 async def _datanodes(
     call: MethodCall, asked: pb.GetDatanodeReportRequestProto
 ) -> pb.GetDatanodeReportResponseProto:
-    """Report datanodes. As in HDFS, superusers alone see them."""
+    """Report the datanodes. As in HDFS, only superusers may call this."""
     call.files.callers.need_superuser(call.user)
     blocks, now_ms = call.served.blocks, call.served.now_ms
     return pb.GetDatanodeReportResponseProto(
@@ -149,7 +149,7 @@ async def _storages(
 async def _corrupt_files(
     call: MethodCall, asked: pb.ListCorruptFileBlocksRequestProto
 ) -> pb.ListCorruptFileBlocksResponseProto:
-    """Answer that no file is corrupt, if so. No index leads from a missing chunk to its files."""
+    """Report that no file is corrupt. Raises Unsupported if chunks are missing: no index maps them to files."""
     await call.files.names.status(asked.path, call.user)
     missing = len(call.served.cluster.chunks.missing)
     if missing:
@@ -189,7 +189,7 @@ async def _rolling_upgrade(
 
 
 async def _version(call: MethodCall, asked: pb.VersionRequestProto) -> pb.VersionResponseProto:
-    """Answer NamenodeProtocol, for HDFS's own benchmark of names."""
+    """Answer versionRequest of NamenodeProtocol, which HDFS's namespace benchmark calls."""
     storage = pb.StorageInfoProto(layoutVersion=_LAYOUT, namespceID=1, clusterID=call.served.cluster_id, cTime=0)
     return pb.VersionResponseProto(
         info=pb.NamespaceInfoProto(
@@ -206,7 +206,7 @@ async def _version(call: MethodCall, asked: pb.VersionRequestProto) -> pb.Versio
 
 
 async def _nothing(call: MethodCall, asked: Any) -> Message:
-    """Answer with no fields: there is no encryption zone, no erasure coding, nothing to be read again."""
+    """Answer with an empty message: there are no encryption zones or erasure coding, and nothing to reload."""
     return pb.MsyncResponseProto()
 
 
@@ -231,11 +231,11 @@ CLUSTER_METHODS: Final[Mapping[str, Method]] = {
     "getErasureCodingPolicies": Method(pb.MsyncRequestProto, _nothing, is_read=True),
     "getErasureCodingCodecs": Method(pb.MsyncRequestProto, _nothing, is_read=True),
 }
-#: Of NamenodeProtocol.
+#: NamenodeProtocol
 VERSION_METHODS: Final[Mapping[str, Method]] = {
     "versionRequest": Method(pb.VersionRequestProto, _version, is_read=True),
 }
-#: Of RefreshUserMappingsProtocol. Groups and proxy users are options of the coordinator, read again by SIGHUP.
+#: RefreshUserMappingsProtocol: groups and proxy users are options of the coordinator, reloaded on SIGHUP.
 REFRESH_METHODS: Final[Mapping[str, Method]] = {
     "refreshUserToGroupsMappings": Method(pb.MsyncRequestProto, _nothing, is_read=True),
     "refreshSuperUserGroupsConfiguration": Method(pb.MsyncRequestProto, _nothing, is_read=True),

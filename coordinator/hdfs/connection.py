@@ -1,6 +1,6 @@
-"""One connection of a client of HDFS: its bytes, who calls, and the calls under way.
+"""One connection of an HDFS client: its bytes, its user, and its unanswered calls.
 
-Calls of a connection run at the same time, and are answered when they are done, in any order.
+The calls of a connection run concurrently. Each is answered when it is done, in any order.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from .identification import Identification, Negotiation
 from .method import Method
 from .method_table import find_method
 
-# The longest request: a concatenation of many files.
+# The maximum size of a request. The largest requests concatenate many files.
 request_bytes_max: Final = 2 * MIB
-# Calls of one connection that are under way at the same time. Further ones are not read.
+# The maximum number of concurrent calls per connection. Further calls are not read until one ends.
 calls_per_connection_max: Final = 256
-# Calls that are begun before other connections have a turn.
+# The number of calls to begin before other connections get a turn.
 calls_per_turn_max: Final = 64
 
 _UNAUTHORIZED: Final = RpcResponseHeaderProto.FATAL_UNAUTHORIZED
@@ -61,7 +61,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class HdfsConnection(asyncio.Protocol):
-    """Takes bytes, and writes answers. Its limits and its deadlines are those of strangers until it is known."""
+    """Receives calls and sends answers. Until the user is known, stricter limits and deadlines apply."""
 
     def __init__(self, shared: Connections) -> None:
         self._shared = shared
@@ -117,7 +117,7 @@ class HdfsConnection(asyncio.Protocol):
         self._transport.abort()
 
     def refuse(self, error: PeacefsError, *, is_told: bool = True) -> None:
-        """End the connection, and say why in the log and, with `is_told`, to the client."""
+        """Close the connection. Log the reason and, with `is_told`, send it to the client."""
         log.warning("the connection of a client of HDFS on %s closed: %s", self._host, error.message)
         if is_told:
             kind = _UNAUTHORIZED if not isinstance(error, ProtocolViolation) else _BAD_HEADER
@@ -129,7 +129,7 @@ class HdfsConnection(asyncio.Protocol):
     # -- requests --------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        """Begin the calls that have arrived, as far as limits and the turns of others permit."""
+        """Begin the calls that have arrived, within the limits and without starving other connections."""
         answers: list[bytes] = []
         begun = 0
         try:
@@ -225,7 +225,7 @@ class HdfsConnection(asyncio.Protocol):
             self._answer(call, answered, answers.append)
 
     def _found(self, raw: bytes) -> tuple[str, Method]:
-        """Look a method up that no call has named in these words before. Raises as `find_method` does."""
+        """Find the method for a header seen for the first time. Raises the errors of `find_method`."""
         named = method_of(raw)
         method = find_method(named.declaringClassProtocolName, named.clientProtocolVersion, named.methodName)
         self._shared.remember_method(raw, named.methodName, method)
@@ -239,7 +239,7 @@ class HdfsConnection(asyncio.Protocol):
         self._work()
 
     def _answer(self, call: OpenMethodCall, answer: Message | PeacefsError, send: Callable[[bytes], None]) -> None:
-        """Answer a call now, or when what it depends on is durable."""
+        """Answer a call now, or once the changes that it depends on are durable."""
         needed = call.needed
         if needed:
             self._shared.served.files.durable.when_durable(needed, partial(self._settled, call, answer))
@@ -269,7 +269,7 @@ class HdfsConnection(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(wait_s, self._close_if_silent)
 
     def _expect_rest(self, begun_bytes: int) -> None:
-        """Note how many bytes of an unfinished frame are held. The frame must end in time."""
+        """Record the buffered bytes of an unfinished frame, and set a deadline for the rest."""
         if not begun_bytes and not self._held_bytes:
             return
         is_held_up = not self._has_turn or self._calls >= calls_per_connection_max
@@ -299,7 +299,7 @@ class HdfsConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _write(self, *answers: bytes) -> None:
-        """Send answers. A client that does not read them is cut off rather than waited for."""
+        """Send answers. Disconnect a client that does not read them."""
         if not answers or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > link_backlog_bytes_max:

@@ -1,4 +1,4 @@
-"""What all connections of clients of HDFS share: what they call, and their limits."""
+"""The state that all HDFS client connections share: the services that they call, and their limits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .method import Method, Served
 
 connections_max: Final = 4096
 connections_per_address_max: Final = 2048
-# Connections that have not said yet who they are.
+# The maximum number of connections whose user is not known yet.
 strangers_max: Final = 512
-# The different headers of calls that are remembered: one for each method and protocol.
+# The size of the cache of call headers: one entry per method and protocol.
 known_headers_max: Final = 1024
 
 
 class Connected(Protocol):
-    """A connection, as its limits see it."""
+    """The methods of a connection that the limits need."""
 
     @property
     def is_idle(self) -> bool: ...
@@ -47,17 +47,17 @@ class Connections:
         audit: AuditLog | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`door` lets calls through when this coordinator may answer; without one it always may."""
+        """`door` admits calls while this coordinator may answer; without it, all are admitted."""
         self.served = served
         self.door = door
         self.audit = audit
         self.clock = clock
         self._proxy_users = proxy_users
-        #: Methods by the bytes that name them in a call.
+        #: Cache of methods by the bytes that name them in a call.
         self._methods: dict[bytes, tuple[str, Method]] = {}
         self.frames: FrameBudget[Connected] = FrameBudget(begun_frames_bytes_max)
         self.crowd: ConnectionCounts[str] = ConnectionCounts(connections_per_address_max)
-        #: Those first that have been silent longest.
+        #: Ordered by last activity, longest idle first.
         self._open: dict[Connected, None] = {}
         self._strangers: dict[Connected, None] = {}
         self._waiting: set[asyncio.Task[Any]] = set()
@@ -72,7 +72,7 @@ class Connections:
         return Identification(self.served.delegation, self._proxy_users, host)
 
     def opened(self, connection: Connected) -> None:
-        """Register a connection. Over a limit, close the one that has been silent longest."""
+        """Register a connection. If there are too many, close the one that has been idle longest."""
         self._open[connection] = None
         self._strangers[connection] = None
         if len(self._strangers) > strangers_max:
@@ -82,7 +82,7 @@ class Connections:
             idle.abort()
 
     def known(self, connection: Connected) -> None:
-        """Note that a connection has said who it is."""
+        """Record that the user of a connection is known."""
         self._strangers.pop(connection, None)
 
     def heard(self, connection: Connected) -> None:
@@ -95,12 +95,12 @@ class Connections:
         self._strangers.pop(connection, None)
 
     def waits(self, task: asyncio.Task[Any]) -> None:
-        """Note a call that waits for something."""
+        """Count a call as under way until its task ends."""
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
     def method(self, raw: bytes) -> tuple[str, Method] | None:
-        """Return the method that these bytes of a call named before."""
+        """Return the cached method for these header bytes of a call."""
         return self._methods.get(raw)
 
     def remember_method(self, raw: bytes, name: str, method: Method) -> None:
@@ -109,6 +109,6 @@ class Connections:
         self._methods[raw] = name, method
 
     def refuse_overload(self) -> None:
-        """Raise Overloaded if too many calls are under way for another one to begin."""
+        """Raise Overloaded if too many calls are under way."""
         if len(self._waiting) >= http_requests_in_flight_max:
             raise Overloaded(f"{len(self._waiting)} calls are under way already; try again")

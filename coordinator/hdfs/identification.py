@@ -1,4 +1,4 @@
-"""Who a connection of a client of HDFS belongs to: by its word, or by a delegation token over SASL."""
+"""Identifies the user of an HDFS connection: a claimed name, or a delegation token over SASL."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _SIMPLE: Final = "SIMPLE"
 
 
 class Negotiation:
-    """The exchange of SASL messages on one connection, until the client is known."""
+    """The SASL exchange on one connection, until the user is known."""
 
     def __init__(self, delegation: DelegationTokens | None) -> None:
         self._delegation = delegation
         self._challenge: DigestChallenge | None = None
-        #: Returns the caller again. Raises Unauthenticated when the token has ended.
+        #: Authenticates the caller again. Raises Unauthenticated if the token has expired.
         self.authenticate: Callable[[], Caller] | None = None
         self.real_user: str | None = None
 
     def answer(self, message: RpcSaslProto) -> RpcSaslProto:
-        """Return the answer to a client's message. Raises Unauthenticated, ProtocolViolation."""
+        """Return the answer to a client's message. Raises Unauthenticated or ProtocolViolation."""
         if message.state == RpcSaslProto.NEGOTIATE:
             return self._offer()
         if message.state in (RpcSaslProto.INITIATE, RpcSaslProto.RESPONSE):
@@ -65,7 +65,7 @@ class Negotiation:
 
 
 class Identification:
-    """Decides who a connection from `host` belongs to."""
+    """Identifies the user of a connection from `host`."""
 
     def __init__(self, delegation: DelegationTokens | None, proxy_users: ProxyUsers, host: str | None) -> None:
         self._delegation = delegation
@@ -73,7 +73,7 @@ class Identification:
         self._host = host
 
     def begin(self, auth: int) -> Negotiation | None:
-        """Return the exchange by which the client has to be known, if there is to be one. Raises AccessDenied."""
+        """Return a SASL exchange; None if the client need not authenticate. Raises AccessDenied."""
         if auth == AUTH_SASL:
             return Negotiation(self._delegation)
         if self._delegation is not None:
@@ -81,7 +81,7 @@ class Identification:
         return None
 
     def introduce(self, context: IpcConnectionContextProto, negotiation: Negotiation | None) -> Asker:
-        """Return who calls. Raises AccessDenied, ImpersonationRefused, BadRequest."""
+        """Return the caller. Raises AccessDenied, ImpersonationRefused or BadRequest."""
         said = context.userInfo
         if self._delegation is None:
             return self._believed(said.effectiveUser, said.realUser)

@@ -1,4 +1,4 @@
-"""What the methods of a protocol have in common: the row of the table, and the call that they are given."""
+"""What the methods of all protocols share: their entry in the table, and the call that they receive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peacefs.protocol.messages import NameCall
 
 from .block_messages import BlockMessages
 
-#: HDFS's name for a file by its id.
+#: HDFS's path prefix for a file that is named by its id.
 _BY_INODE: Final = "/.reserved/.inodes/"
 _INODE_DIGITS_MAX: Final = 19
 _INODE_MAX: Final = (1 << 63) - 1
@@ -27,7 +27,7 @@ _INODE_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Served:
-    """What the methods answer from. The same for all calls of a coordinator."""
+    """The services that methods use. The same for all calls to a coordinator."""
 
     files: Files
     cluster: Cluster
@@ -36,33 +36,33 @@ class Served:
     leadership: Leadership
     #: Returns whether the coordinator still waits for its datanodes.
     is_in_safe_mode: Callable[[], bool]
-    #: Returns the time of the wall clock, in milliseconds, that belongs to a time of the monotonic clock.
+    #: Converts a monotonic time to milliseconds of the wall clock.
     now_ms: Callable[[float], int]
-    #: None if user names are believed without tokens.
+    #: None without authentication: any user name is accepted.
     delegation: DelegationTokens | None = None
 
 
 @dataclass(slots=True)
 class MethodCall:
-    """One call, as its method sees it."""
+    """One call, as passed to its method."""
 
     served: Served
-    #: On whose behalf the method is carried out.
+    #: The user for whom the method is carried out.
     user: str
     host: str | None
-    #: The client's id and the call's.
+    #: The client id and the call id.
     client: bytes
     number: int
-    #: Who was authenticated; None if names are believed.
+    #: The authenticated caller; None without authentication.
     caller: Caller | None = None
-    #: The service's address, as the client names it.
+    #: The address under which the client reaches the service.
     service: str = ""
-    #: The message that was carried out, for the audit log.
+    #: The message for the audit log; a method may replace the client's.
     asked: NameCall | None = field(default=None)
 
     @property
     def request_id(self) -> str:
-        """The call's id for the retry cache: the same when a client asks again."""
+        """The call's key in the retry cache. A retry has the same key."""
         return f"{self.client.hex()}-{self.number}" if self.client else ""
 
     @property
@@ -70,7 +70,7 @@ class MethodCall:
         return self.served.files
 
     def path(self, text: str) -> str:
-        """Return a path that a client may read. It may name a file by its id, as HDFS's path handles do.
+        """Resolve a client's path, which may name a file by id as HDFS's path handles do.
 
         Raises FileNotFound if no file has that id.
         """
@@ -82,7 +82,7 @@ class MethodCall:
         return self.files.names.path_of(min(int(number), _INODE_MAX)) + slash + below
 
     async def name(self, asked: NameCall) -> Any:
-        """Carry out an operation of the table of names, and return its result."""
+        """Carry out a namespace operation and return its result."""
         self.asked = asked
         return await NAME_TABLE[type(asked)].run(self.served.files, asked, self.host)
 
@@ -92,14 +92,14 @@ class Run(Protocol):
 
 
 class Method(NamedTuple):
-    """How a method is served. Its name is the key in its table."""
+    """How a method is served. The method's name is its key in the table."""
 
     request: type[Message]
     run: Run
     is_read: bool = False
-    #: True if a standby answers, too.
+    #: True if standbys answer this method, too.
     is_of_any: bool = False
-    #: Returns the path in the request, for the audit log.
+    #: Extracts the path from a request, for the audit log.
     path: Callable[[Any], str | None] = lambda asked: getattr(asked, "src", None)
-    #: True if calls are not recorded: clients repeat them all the time.
+    #: True if calls are not audited, because clients repeat them all the time.
     is_silent: bool = False

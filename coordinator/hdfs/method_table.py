@@ -1,7 +1,7 @@
-"""All methods that clients of HDFS may call, by protocol and name.
+"""All methods that HDFS clients may call, by protocol and name.
 
-A method of HDFS that is not served is answered as HDFS answers an operation that is not supported, with the
-reason. docs/hdfs.md lists these methods.
+Methods of HDFS that are missing here are answered as unsupported operations, with the reason. docs/hdfs.md lists
+the supported methods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .snapshot_methods import SNAPSHOT_METHODS
 from .token_methods import TOKEN_METHODS
 
 _CLIENT: Final = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
-#: The methods by protocol. All protocols have version 1.
+#: The methods of each protocol. All protocols have version 1.
 PROTOCOLS: Final[Mapping[str, Mapping[str, Method]]] = {
     _CLIENT: {
         **NAME_METHODS,
@@ -42,7 +42,7 @@ _NO_CACHE = "there is no centralized cache: datanodes read through the page cach
 _NO_EDITS = "the metadata has no edit log that clients could follow"
 _ONE_STORAGE = "all storage is of one type, DISK"
 _BY_COMMAND = "operators use the commands of peacefs: see `peacefs --help`"
-#: The methods of ClientProtocol that are not served, with the reason.
+#: The unsupported methods of ClientProtocol, with the reason.
 UNSUPPORTED: Final[Mapping[str, str]] = {
     "createSymlink": _NO_LINKS,
     "createEncryptionZone": _NO_ENCRYPTION,
@@ -80,7 +80,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
 
 
 def find_method(protocol: str, version: int, name: str) -> Method:
-    """Return a method. Raises NoSuchProtocol, ProtocolMismatch, NoSuchMethod, Unsupported."""
+    """Return a method. Raises NoSuchProtocol, ProtocolMismatch, NoSuchMethod or Unsupported."""
     methods = PROTOCOLS.get(protocol)
     if methods is None:
         raise NoSuchProtocol(f"Unknown protocol: {protocol[:200]}")

@@ -1,4 +1,4 @@
-"""Methods of ClientNamenodeProtocol about names: looking, making, moving, deleting, and their attributes."""
+"""Methods of ClientNamenodeProtocol about names: list, create, move, delete, and set attributes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .block_methods import located_status
 from .method import Method, MethodCall
 from .statuses import content_summary_proto, fill_status, hot_policy_proto, quota_usage_proto, signed, status_proto
 
-#: HDFS's value for a quota that should not change.
+#: HDFS's value for "do not change this quota".
 _QUOTA_UNCHANGED: Final = 2**63 - 1
-#: Policies of HDFS for storage that does not exist here.
+#: HDFS's storage policies for storage types that do not exist here.
 _OTHER_POLICIES: Final = ("ALL_NVDIMM", "ALL_SSD", "COLD", "LAZY_PERSIST", "ONE_SSD", "PROVIDED", "WARM")
 
 
@@ -64,7 +64,7 @@ async def _get_located_info(
 async def _fill_page(
     listing: DirectoryListingProto, call: MethodCall, path: str, after: bytes, *, needs_location: bool
 ) -> None:
-    """Fill in a page of a directory, after a name."""
+    """Fill in the page of a directory listing that follows a name."""
     page = await call.name(m.GetListing(path, call.user, start_after=after.decode(errors="replace")))
     listing.remainingEntries = page.remaining
     entries = listing.partialListing
@@ -93,7 +93,7 @@ async def _get_listing(call: MethodCall, asked: pb.GetListingRequestProto) -> pb
 async def _get_batched_listing(
     call: MethodCall, asked: pb.GetBatchedListingRequestProto
 ) -> pb.GetBatchedListingResponseProto:
-    """Answer a page of one directory; `startAfter` is its number and a name."""
+    """Return a page of one directory. `startAfter` contains the directory's index and a name."""
     number, _, after = asked.startAfter.partition(b"/")
     at = int(number) if number.isdigit() else 0
     if at >= len(asked.paths):

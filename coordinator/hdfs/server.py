@@ -1,4 +1,4 @@
-"""The port for clients of HDFS."""
+"""The coordinator's port for HDFS clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ addresses_refreshed_s: Final = 1.0
 
 
 class HdfsServer:
-    """Used from one event loop only."""
+    """The listening server for HDFS clients. Use it from one event loop only."""
 
     def __init__(self, connections: Connections, addresses: Addresses) -> None:
         self._connections = connections
@@ -22,7 +22,7 @@ class HdfsServer:
         self._refreshing: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; return the port. Raises OSError."""
+        """Listen, and return the port. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: HdfsConnection(self._connections), host, port, backlog=strangers_max

@@ -23,7 +23,7 @@ from peacefs.protocol.hadoop.hdfs_pb2 import (
 from .method import Method, MethodCall
 from .statuses import status_proto
 
-#: HDFS's letters for the kinds of difference.
+#: HDFS's letters for the kinds of changes.
 _LABELS: Final = {DiffKind.CREATE: "+", DiffKind.MODIFY: "M", DiffKind.DELETE: "-", DiffKind.RENAME: "R"}
 
 
@@ -133,7 +133,7 @@ async def _diff_listing(
 
 
 def _listed(differences: Iterable[Difference]) -> SnapshotDiffReportListingProto:
-    """Return all differences in one page. A client makes its report of what lies below which directory."""
+    """Return all differences as one page. The client arranges them by directory."""
     listing = SnapshotDiffReportListingProto(isFromEarlier=True)
     for one in differences:
         entry = SnapshotDiffReportListingEntryProto(

@@ -22,9 +22,9 @@ from peacefs.protocol.hadoop.hdfs_pb2 import (
 )
 from peacefs.protocol.values.acl_entries import AclEntry, EntryType, Scope, acl_text, parse_acl
 
-# Parts of statuses that many files have in common, and that are remembered.
+# Caches for parts of statuses that many files share.
 common_parts_max: Final = 1024
-#: HDFS's number of the policy for replicas on disks.
+#: HDFS's id of the policy for replicas on disks.
 HOT_POLICY: Final = 7
 _UNSPECIFIED_POLICY: Final = 0
 _STICKY: Final = 0o1000
@@ -43,7 +43,7 @@ def status_proto(status: InodeStatus, blocks: LocatedBlocksProto | None = None) 
 
 
 def fill_status(made: HdfsFileStatusProto, status: InodeStatus) -> None:
-    """Fill in a status. Most of it is copied, because many files of a listing have it in common."""
+    """Fill in a status. Most fields are copied from a cache, because many files share them."""
     made.CopyFrom(
         _common(
             status.kind is InodeKind.DIRECTORY,
@@ -106,17 +106,17 @@ def quota_usage_proto(quota: Quota) -> QuotaUsageProto:
 
 
 def unsigned(number: int) -> int:
-    """Return a number of Java as an unsigned field carries it."""
+    """Convert a signed Java number to its unsigned field."""
     return number & _UNSIGNED
 
 
 def signed(number: int) -> int:
-    """Return the number of Java that an unsigned field carries."""
+    """Convert an unsigned field to a signed Java number."""
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def acl_spec(entries: Sequence[AclEntryProto], *, with_permissions: bool = True) -> str:
-    """Return entries in Hadoop's text form."""
+    """Return ACL entries in Hadoop's text form."""
     made = [
         AclEntry(Scope(entry.scope), EntryType(entry.type), entry.name, entry.permissions) for entry in entries
     ]
@@ -126,7 +126,7 @@ def acl_spec(entries: Sequence[AclEntryProto], *, with_permissions: bool = True)
 
 
 def acl_status_proto(status: InodeStatus) -> AclStatusProto:
-    """Return the ACL without entries that the permission implies, as HDFS does."""
+    """Return the ACL without the entries that follow from the permission bits, as HDFS does."""
     return AclStatusProto(
         owner=status.owner,
         group=status.group,
@@ -145,7 +145,7 @@ def acl_status_proto(status: InodeStatus) -> AclStatusProto:
 
 
 def hot_policy_proto() -> BlockStoragePolicyProto:
-    """Return HDFS's policy HOT, without its fallback to archive storage, which does not exist here."""
+    """Return HDFS's HOT policy without its fallback to archive storage, which does not exist here."""
     return BlockStoragePolicyProto(
         policyId=HOT_POLICY,
         name="HOT",

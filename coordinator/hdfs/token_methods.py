@@ -25,7 +25,7 @@ def _text(token: TokenProto) -> str:
 
 
 async def _get(call: MethodCall, asked: pb.GetDelegationTokenRequestProto) -> pb.GetDelegationTokenResponseProto:
-    """Give no token where names are believed, as HDFS without security does; its clients go on without one."""
+    """Return no token if there is no authentication. As with insecure HDFS, clients continue without one."""
     if call.served.delegation is None or call.caller is None:
         return pb.GetDelegationTokenResponseProto()
     text = await call.served.delegation.give(call.caller, call.user, asked.renewer, "")

@@ -32,7 +32,7 @@ class CheckpointEstimate:
 
     @property
     def to_come_bytes(self) -> int:
-        """The bytes expected beyond those granted already."""
+        """The bytes expected in addition to those granted already."""
         return max(0, self.last_bytes - self.granted_bytes)
 
 

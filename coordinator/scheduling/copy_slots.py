@@ -9,7 +9,7 @@ from peacefs.protocol.limits import chunk_bytes_max
 
 
 class CopySlots:
-    """The copies by chunk: source, target, and the policy's number, which changes with the policy."""
+    """The copies by chunk: source, target, and the policy's number for each, which changes with the policy."""
 
     def __init__(self) -> None:
         self._copies: dict[ChunkId, tuple[NodeId, NodeId, int]] = {}
@@ -22,11 +22,11 @@ class CopySlots:
         self._copies[chunk] = source, target, policy.adopt(write_set, [target]).number
 
     def begin_again(self, policy: Policy) -> None:
-        """Let another policy take over all copies."""
+        """Let a new policy take over all copies."""
         for chunk, (source, target, _) in list(self._copies.items()):
             self.begin(policy, chunk, source, target)
 
     def end(self, chunk: ChunkId) -> int | None:
-        """End a copy and return the policy's number for it; None if it is unknown or has ended."""
+        """End a copy. Return the policy's number for it; None if the copy is unknown or has ended."""
         _, _, number = self._copies.pop(chunk, (None, None, None))
         return number

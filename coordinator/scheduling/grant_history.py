@@ -13,7 +13,7 @@ from .write_sets import InFlight
 
 @dataclass(frozen=True, slots=True)
 class EndedGrant:
-    """A grant that has ended. `length` is the bytes that were written, 0 if the write failed."""
+    """A grant that has ended. `length` is the number of bytes written, 0 if the write failed."""
 
     number: int
     write_set: str

@@ -1,13 +1,14 @@
-"""Watch the grants in flight: find those that lapsed unreported, and those whose writers are idle. Pure.
+"""Monitors the grants in flight: finds unreported ends, and writers that are idle. Pure.
 
-**Lapsed grants.** A grant may end without a report. The monitor says which datanodes to ask about it, and whether
-all of them have denied receiving the stream.
+**Lapsed grants.** A grant may end without a report. The monitor decides which datanodes to ask about it, and
+whether all of them have denied receiving the stream.
 
 **Idle grants.** While a writer stalls, its capacity is lent to others. In the paper, capacity is returned on
 completion, on abort, or if a chain denies the stream, but never by a deadline. So a producer that sends a byte now
-and then would hold a chunk open for hours. Therefore heads are asked periodically how much has arrived, and how
-long they have waited for it. A stream whose head mostly waits for its writer loads neither disks nor links. Its
-capacity is lent to others while it goes on, and taken again when the stream uses it, even if others still have it.
+and then would hold a chunk open for hours. Therefore the first datanode of a pipeline, its head, is asked
+periodically how much has arrived, and how long it has waited for its writer. A stream whose head mostly waits for
+its writer loads neither disks nor links. Its capacity is lent to others while it stays idle. When the stream
+becomes active again, the capacity is taken back, even if others still use it.
 
 Only waiting for the writer counts. A stream that is slow because of a slow disk or link uses all of its capacity,
 so a second stream would make the disk or link even slower.
@@ -58,7 +59,7 @@ class LapsedGrants:
         ]
 
     def _is_broken(self, grant: InFlight) -> bool:
-        """Return whether the stream has begun and cannot go on, because its head does not receive it any more."""
+        """Return whether the head has received a part of the stream but does not receive it any more."""
         head = grant.nodes[0]
         return grant.begun and (head in self._dead or head in grant.denied)
 
@@ -74,7 +75,7 @@ class LapsedGrants:
 
 
 def is_lapsed(now_s: float, grant: InFlight) -> bool:
-    """Return whether a writer can no longer begin to use the grant, even with the greatest clock difference."""
+    """Return whether it is too late to use the grant, even with the greatest clock difference."""
     return now_s - grant.granted_s > grant_open_s + 2 * grant_clock_slack_s
 
 

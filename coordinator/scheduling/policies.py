@@ -1,4 +1,4 @@
-"""The policies as the running system uses them: their production variants, and the network they plan for.
+"""Makes the policies for the running system: their production variants, and the network they plan for.
 
 As in HDFS, the first replica goes on the writer's own node if that is a datanode. If no administrator has
 described disks and links, they are assumed to be so fast that no chunk waits. Then the policy only spreads load.
@@ -49,7 +49,7 @@ class AmpleNetwork:
         )
 
     def of(self, racks: Mapping[NodeId, str]) -> Topology:
-        """Return the network of these datanodes, which are given by id and rack."""
+        """Return the network of these datanodes, given their ids and racks."""
         return tree_of_racks(racks, self._defaults)
 
 
@@ -82,7 +82,7 @@ def _in_steps(topology: Topology, rng: Random) -> PaperPolicy:
 
 def _flow(topology: Topology, rng: Random) -> PaperPolicy:
     try:
-        from peacefs.peace.policies.flow import FlowScheduler  # late: OR-Tools is an extra, and slow to import
+        from peacefs.peace.policies.flow import FlowScheduler  # late, because OR-Tools is slow to import
     except ImportError:
         raise Unsupported("the policy flow needs OR-Tools: install peacefs[flow]") from None
     return PaperPolicy(

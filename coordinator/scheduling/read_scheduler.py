@@ -1,10 +1,11 @@
-"""Grant reads of checkpoint chunks, each at one datanode, so that each has few readers over all clients. Pure.
+"""Grants reads of checkpoint chunks, each at one datanode, and limits the readers per datanode. Pure.
 
 SGuard, section 6.2: with the disks of Table 8, a third reader reduces the total throughput to a third. Writes have
 priority: if they take all slots of a datanode, only one reader may read there. Readers are served in the order of
-their requests. If the first finds no room, later ones may go ahead, which takes nothing from it.
+their requests. If there is no room for the first one, later ones may be served, which takes nothing from the
+first.
 
-Grants are soft: a reader that is silent for `read_grant_silence_s` loses its grants. If it later says that it
+Grants are soft: a reader that is silent for `read_grant_silence_s` loses its grants. If it later states that it
 still reads, it is counted again, even if there is no room.
 """
 
@@ -23,7 +24,7 @@ read_grant_silence_s: Final = 10.0
 readers_waiting_max: Final = 500
 
 
-#: The node of a grant if no live datanode has the chunk: it counts against no node, and its reader finds out.
+#: The node of a grant if no live datanode has the chunk. The grant counts against no node, and its read will fail.
 NOWHERE: NodeId = ""
 
 
@@ -36,7 +37,7 @@ class ReadRequest:
     """
 
     reader: str
-    #: Counts the reader's statements.
+    #: The number of the reader's statement, which increases.
     number: int
     wanted: Mapping[int, Sequence[NodeId]]
     holding: Mapping[int, NodeId]
@@ -85,7 +86,7 @@ class RecoveryReads:
     # -- events ------------------------------------------------------------------------------------
 
     def state(self, now_s: float, request: ReadRequest) -> list[str]:
-        """Take in what a reader reads and wants to read. A reader with neither is done and forgotten.
+        """Record what a reader reads and wants to read. A reader with neither is done and forgotten.
 
         Return the names of readers with new grants. Raises BadRequest if a number is out of range, and Overloaded
         if there are too many readers.
@@ -100,10 +101,10 @@ class RecoveryReads:
             known = self._readers[request.reader] = WaitingReader(request, now_s - request.waited_s, now_s)
         known.heard_s = now_s
         if request.number < known.request.number:
-            # A later statement has arrived before this one.
+            # A later statement arrived before this one.
             return []
         known.request = request
-        # A grant that the reader has not heard of yet is sent again, as long as the reader wants the chunk.
+        # Send a grant that the reader has not received yet again, as long as the reader wants the chunk.
         unheard = {number: node for number, node in known.grants.items() if number in request.wanted}
         self._set_grants(known, {**unheard, **request.holding})
         if not request.wanted and not request.holding:

@@ -1,8 +1,8 @@
-"""The scheduling service's core: who may write which chunk now, and through which datanodes. Pure.
+"""The scheduling service's core: decides who may write which chunk now, and through which datanodes. Pure.
 
-Events and `now` go in, effects come out. A policy of `peacefs.peace` decides; this module knows the writers.
+Events and `now` go in, effects come out. A policy of `peacefs.peace` decides; this module tracks the writers.
 
-A grant holds capacity until the head of its pipeline reports the end of the stream, its writer gives it up, or
+A grant holds capacity until the head of its pipeline reports the end of the stream, its writer returns it, or
 every node of the pipeline denies it. It never ends merely because time has passed; instead the nodes of old grants
 are asked. A place in the queue, by contrast, is lost when its writer falls silent.
 """
@@ -90,10 +90,10 @@ class Scheduling:
         self.times = WaitingStatistics()
         self.history = GrantHistory()
 
-    # -- what writers say --------------------------------------------------------------------------
+    # -- writers' statements -----------------------------------------------------------------------
 
     def state(self, now_s: float, request: WriteSetRequest) -> list[Effect]:
-        """Take in, for the first time or again, what a writer has to write. Its grants are in `held_grants`.
+        """Record what a writer has to write, for the first time or again. `held_grants` returns its grants.
 
         Raises BadRequest for a number out of range, NoDatanodes if all are excluded, Overloaded if too much waits.
         """
@@ -126,7 +126,7 @@ class Scheduling:
         return effects
 
     def _abandon(self, now_s: float, request: WriteSetRequest) -> list[Event]:
-        """Take back grants that the writer abandoned, or never received and cannot use any more."""
+        """Take back grants that the writer abandoned, or that never reached it and are too late to use."""
         known = self._sets.get(request.name)
         held = {stream.chunk for stream in request.holding}
         events: list[Event] = []
@@ -177,17 +177,17 @@ class Scheduling:
         grants = (self._grants[chunk] for chunk in known.in_flight) if known else ()
         return sorted((each for each in grants if each.index in indexes), key=lambda each: each.number)
 
-    # -- what ends grants --------------------------------------------------------------------------
+    # -- ends of grants ----------------------------------------------------------------------------
 
     def ended(self, now_s: float, node: NodeId, chunk: ChunkId, *, completed: bool, length: int) -> list[Effect]:
-        """Take in that a stream has ended, from the head of its pipeline. Ignores other nodes and repetitions."""
+        """Record that a stream ended, as reported by its head. Ignores other nodes and repeated reports."""
         grant = self._grants.get(chunk)
         if grant is None or node != grant.nodes[0]:
             return []
         return self._end(now_s, grant, completed=completed, length=length)
 
     def published(self, now_s: float, chunks: Iterable[tuple[ChunkId, int]]) -> list[Effect]:
-        """End the grants of published chunks, given as ids and lengths. The head may be dead and never report."""
+        """End the grants of published chunks, given as ids and lengths, because a dead head would never report."""
         lengths = {chunk: length for chunk, length in chunks if chunk in self._grants}
         return [
             effect
@@ -203,7 +203,7 @@ class Scheduling:
         if completed:
             self.times.took(now_s - grant.granted_s)
         else:
-            # The writer will state whether it wants the chunk again.
+            # The writer's next statement says whether it wants the chunk again.
             events = [Aborted(grant.in_policy)]
             if known is not None:
                 events.append(self._submission(now_s, known))
@@ -225,7 +225,7 @@ class Scheduling:
         if known is not None and not known.waiting and not known.in_flight:
             del self._sets[name]
 
-    # -- what datanodes say ------------------------------------------------------------------------
+    # -- datanodes ---------------------------------------------------------------------------------
 
     def use(self, now_s: float, topology: Topology) -> list[Effect]:
         """Set the datanodes that may receive chunks, and the network between them."""
@@ -234,7 +234,7 @@ class Scheduling:
         return self._handle(now_s, [Changed(topology)])
 
     def registered(self, now_s: float, node: NodeId, streams: Sequence[StreamUnderWay]) -> None:
-        """Take in a returning datanode, with the streams of which it is the head."""
+        """Record that a datanode returned, with the streams that begin there."""
         self._lapsed.lives(node)
         for stream in streams:
             if stream.chunk not in self._grants and stream.nodes[:1] == [node]:
@@ -247,7 +247,7 @@ class Scheduling:
                 grant.denied.add(node)
 
     def _take_over(self, now_s: float, stream: StreamUnderWay) -> None:
-        """Take over a grant of an earlier epoch, so that it holds its capacity in this epoch too."""
+        """Take over a grant of an earlier epoch, so that its capacity is counted in this epoch too."""
         grant = taken_over(stream, now_s)
         self._grants[stream.chunk] = grant
         self._adopt(grant)
@@ -257,13 +257,13 @@ class Scheduling:
         grant.in_policy = self._policy.adopt(write_set, grant.nodes).number
 
     def died(self, node: NodeId) -> None:
-        """Note that a datanode is dead, and so receives no stream."""
+        """Record that a datanode is dead, and therefore receives no stream."""
         self._lapsed.died(node)
 
     def answered(
         self, now_s: float, node: NodeId, asked: Iterable[ChunkId], found: Mapping[ChunkId, StreamProgress]
     ) -> list[Effect]:
-        """Take in which of the chunks it was asked about a datanode is receiving."""
+        """Record a datanode's answer: which of the chunks in the question it is receiving."""
         effects: list[Effect] = []
         for chunk in asked:
             grant = self._grants.get(chunk)
@@ -279,12 +279,12 @@ class Scheduling:
         return effects
 
     def _looked(self, now_s: float, grant: InFlight, seen: StreamProgress) -> list[Effect]:
-        """Lend the capacity of an idle grant to others until its writer goes on."""
+        """Record progress: lend the capacity of an idle grant to others until its writer continues."""
         before, grant.is_idle = grant.is_idle, self._idle.is_idle(grant, seen)
         if grant.is_idle == before:
             return []
         if grant.is_idle:
-            # The policy does not know the grant from now on, even after a change of policy.
+            # From now on, the policy does not know the grant, even after a change of policy.
             number, grant.in_policy = grant.in_policy, 0
             return self._handle(now_s, [Finished(number)])
         self._adopt(grant)
@@ -323,7 +323,7 @@ class Scheduling:
         self._forget_if_done(name)
 
     def _questions(self, now_s: float) -> list[Effect]:
-        """Return questions about grants that may have lapsed, and the effects of those that have."""
+        """Return questions about grants that may have lapsed, and the effects of lapsed grants."""
         due = self._lapsed.due(now_s, self._grants.values())
         ended = [effect for grant in due for effect in self._end_if_denied(now_s, grant)]
         return [*ended, *self._lapsed.questions(now_s, (grant for grant in due if grant.chunk in self._grants))]
@@ -435,9 +435,10 @@ class Scheduling:
         return self._policy.waiting_share
 
     def expected_start_s(self, name: str) -> float:
-        """Estimate in how many seconds the next chunk of a set will be granted.
+        """Estimate the seconds until the next chunk of a set is granted.
 
-        Assumes that older sets come first, and that grants end at the recent rate. The policy may differ.
+        Assumes that older sets come first, and that grants end at the recent rate. The policy may decide
+        otherwise.
         """
         known = self._sets.get(name)
         if known is None or not known.waiting:
@@ -445,14 +446,14 @@ class Scheduling:
         ahead = sum(len(other.waiting) for other in self._sets.values() if other.asked_s < known.asked_s)
         return (ahead + 1) * self.times.grant_s / max(1, len(self._grants))
 
-    # -- copies, which are less urgent -------------------------------------------------------------
+    # -- copies for repair and balancing -----------------------------------------------------------
 
     def has_room(self, node: NodeId) -> bool:
         """Return whether the chunks in flight leave a slot of the datanode for a copy."""
         return self._policy.has_room(node)
 
     def copy_begins(self, now_s: float, chunk: ChunkId, source: NodeId, target: NodeId) -> list[Effect]:
-        """Let a copy take a slot of its target and of the links to it. Ends an earlier copy of the chunk."""
+        """Reserve a slot of a copy's target and of the links to it. Ends an earlier copy of the chunk."""
         effects = self.copy_ended(now_s, chunk)
         self._copies.begin(self._policy, chunk, source, target)
         return effects

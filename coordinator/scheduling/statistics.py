@@ -13,7 +13,7 @@ from peacefs.protocol.limits import fast_lane_bytes_max
 
 #: The number of recent waiting times that quantiles cover.
 _REMEMBERED = 1000
-#: The assumed time for a chunk before any has ended: 64 MiB at half a gigabit per second.
+#: The assumed duration of a chunk before any chunk has ended: 64 MiB at half a gigabit per second.
 _FIRST_GUESS_S = 1.0
 _WEIGHT_OF_LATEST = 0.1
 
@@ -28,11 +28,11 @@ class WaitingStatistics:
     _waited: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
     def waited(self, seconds: float) -> None:
-        """Note how long a set waited for its first grant."""
+        """Record how long a set waited for its first grant."""
         self._waited.append(seconds)
 
     def took(self, seconds: float) -> None:
-        """Note how long a chunk took from its grant to its end."""
+        """Record the duration of a chunk from its grant to its end."""
         self.grant_s += _WEIGHT_OF_LATEST * (seconds - self.grant_s)
 
     def quantile(self, share: float) -> float:
@@ -45,7 +45,7 @@ class WaitingStatistics:
 class FastLane:
     """Totals since the start. Chunks count when their file is published; bytes count once, not per replica.
 
-    `published_bytes_total` is of all chunks, the other totals are of small ones.
+    `published_bytes_total` covers all chunks, the other totals only small ones.
     """
 
     chunks_total: int = 0
@@ -53,7 +53,7 @@ class FastLane:
     published_bytes_total: int = 0
 
     def published(self, lengths: Iterable[int]) -> None:
-        """Count the small ones among the chunks of a published file, given by their lengths."""
+        """Count the small chunks of a published file, given the lengths of all its chunks."""
         for length in lengths:
             self.published_bytes_total += length
             if length <= fast_lane_bytes_max:

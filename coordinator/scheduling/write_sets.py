@@ -1,6 +1,6 @@
-"""Write sets that wait or are being written, cancelled write sets, grants in flight, and the effects. Pure.
+"""Write sets, cancelled write sets, grants in flight, and the effects of scheduling. Pure.
 
-A cancelled write set keeps its age for a while, in case its writer returns with another number of chunks.
+A cancelled write set keeps its age for a while, in case its writer returns with a different number of chunks.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from peacefs.protocol.values.write_classes import WriteClass
 from .checkpoint_estimates import CheckpointSource
 
 write_set_silence_s: Final = 30.0
-# How long, and how many, cancelled sets are remembered.
+# How long cancelled sets are remembered, and the maximum number of them.
 write_set_memory_s: Final = 600.0
 write_set_memory_max: Final = 4096
 
 
-#: The write set of grants that were taken over from an earlier coordinator.
+#: The name of the write set for grants that an earlier coordinator gave.
 TAKEN_OVER = "taken over"
 
 
@@ -33,10 +33,9 @@ class WriteSetRequest:
     """A writer's request. `chunks` maps the writer's own chunk numbers to bytes.
 
     `link` is the datanode whose gateway asks, None for a client that asks by HTTP. `writer` is the datanode that
-    the data comes from, if it comes from one. `source` is given if the rest of the checkpoint must be estimated,
-    and `to_come_bytes` if the rest is known. Only `owner` may abandon granted chunks. `user` is the user who
-    writes, or empty for a lease, which names no user. `due_s` is when the next occurrence of the write is
-    expected.
+    the data comes from, if any. `source` is set if the rest of the checkpoint must be estimated, and
+    `to_come_bytes` if the rest is known. Only `owner` may abandon granted chunks. `user` is the writing user, or
+    empty for a lease, which names no user. `due_s` is the expected time of the next occurrence of the write.
     """
 
     name: str
@@ -71,8 +70,10 @@ class WriteSetRequest:
 
 @dataclass(slots=True, eq=False)
 class ScheduledSet:
-    """A write set. `waiting` maps its chunks without a grant to bytes. `numbered` maps the policy's chunk numbers
-    to the writer's. Its age counts from `asked_s`, which may be before `stated_s`, its first statement here.
+    """A write set.
+
+    `waiting` maps its chunks without a grant to bytes. `numbered` maps the policy's chunk numbers to the writer's.
+    Its age counts from `asked_s`, which may be before `stated_s`, its first statement here.
     """
 
     request: WriteSetRequest
@@ -111,8 +112,8 @@ class InFlight:
     """A grant that still holds its capacity.
 
     `number` counts the grants of the epoch. `in_policy` is the policy's number, which changes with the policy.
-    `waited_s` is how long its set had waited for it. `asked_s` is when its nodes were last asked about it,
-    `denied` are the nodes that deny receiving the stream, and `begun` is whether a node has confirmed it.
+    `waited_s` is how long its set waited for it. `asked_s` is when its nodes were last asked about it, `denied`
+    are the nodes that deny receiving the stream, and `begun` is True once a node has confirmed it.
     """
 
     chunk: ChunkId
@@ -132,20 +133,20 @@ class InFlight:
     write_class: WriteClass = WriteClass.BLOCKING
     denied: set[NodeId] = field(default_factory=set)
     begun: bool = False
-    #: True if, by the head's last answer, the writer hardly uses the grant; then its capacity is lent to others.
+    #: True if, by the head's last report, the writer hardly uses the grant. Its capacity is then lent to others.
     is_idle: bool = False
     looked_s: float = 0.0
     progress: StreamProgress | None = None
 
     def found(self, node: NodeId) -> None:
-        """Note that a node receives the stream. Forget denials, except the head's if the stream had begun."""
+        """Record that a node receives the stream. Forget denials, except the head's if the stream had begun."""
         head = self.nodes[0]
         self.denied &= {head} if self.begun and node != head else set()
         self.begun = True
 
 
 def taken_over(stream: StreamUnderWay, now_s: float) -> InFlight:
-    """Return a grant for a chunk that an earlier coordinator granted and that is being written."""
+    """Return a grant for a chunk that is being written under a grant of an earlier coordinator."""
     return InFlight(
         chunk=stream.chunk,
         version=stream.version,
@@ -163,7 +164,7 @@ def taken_over(stream: StreamUnderWay, now_s: float) -> InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Tell a writer of its grant; with `is_reply`, as the reply to its own statement."""
+    """Effect: send a writer its grant; with `is_reply`, as the reply to its own statement."""
 
     grant: InFlight
     link: NodeId | None
@@ -173,7 +174,7 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell a writer that its set can never be granted and is forgotten."""
+    """Effect: tell a writer that its set can never be granted and was removed."""
 
     write_set: str
     link: NodeId | None
@@ -183,7 +184,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask a datanode whether it is receiving these chunks. Pass the answer to `Scheduling.answered`."""
+    """Effect: ask a datanode whether it is receiving these chunks. Pass the answer to `Scheduling.answered`."""
 
     node: NodeId
     chunks: tuple[ChunkId, ...]
@@ -193,7 +194,7 @@ Effect = Push | Refuse | Ask
 
 
 class CancelledSets:
-    """Cancelled sets by name: since when they waited, and when they were cancelled. Oldest first, and bounded."""
+    """Cancelled sets by name, oldest first: when they began to wait, and when they were cancelled. Bounded."""
 
     def __init__(self) -> None:
         self._sets: dict[str, tuple[float, float]] = {}
@@ -205,7 +206,7 @@ class CancelledSets:
             del self._sets[next(iter(self._sets))]
 
     def take(self, name: str, now_s: float) -> float:
-        """Forget a set that comes back. Return since when it has waited; `now_s` if it is not remembered."""
+        """Remove a set that returns. Return when it began to wait; `now_s` if it is not remembered."""
         asked_s, _ = self._sets.pop(name, (now_s, 0.0))
         return asked_s
 

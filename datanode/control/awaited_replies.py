@@ -1,4 +1,4 @@
-"""The replies that calls over a link are waiting for, by their tags."""
+"""Matches replies on a link to the waiting calls, by tag."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AwaitedReplies:
         return next(self._tags)
 
     def begin(self) -> tuple[int, Future[Message]]:
-        """Return a tag for a new call, and its future reply. Call `forget` if the call gives up."""
+        """Return a tag for a new call, and the future of its reply. Call `forget` if the caller gives up."""
         tag = self.next_tag()
         reply: Future[Message] = Future()
         self._waiting[tag] = reply
@@ -34,7 +34,7 @@ class AwaitedReplies:
         self._waiting.pop(tag, None)
 
     def came(self, tag: int, message: Message) -> None:
-        """Give a reply to its call; ignore it if the call has given up."""
+        """Give a reply to its call. Ignore the reply if the call has given up."""
         waiting = self._waiting.pop(tag, None)
         if waiting is not None and waiting.set_running_or_notify_cancel():
             waiting.set_result(message)

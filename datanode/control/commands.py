@@ -22,7 +22,7 @@ from .replicator import Replicator
 
 
 class Orders:
-    """Executes orders. The answer and the next heartbeat report the result."""
+    """Executes orders. The result goes into the answer and into the next heartbeat."""
 
     def __init__(self, store: ReplicaStore, changes: ChangeSink, replicator: Replicator, prover: Prover) -> None:
         self._store = store

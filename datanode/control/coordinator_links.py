@@ -98,7 +98,7 @@ class CoordinatorLinks:
             leading = self._obedience.leader
             return isinstance(leading, CoordinatorLink) and leading.is_registered
 
-    # -- what links say ------------------------------------------------------------------------------
+    # -- Leaders -----------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:

@@ -101,7 +101,7 @@ class SessionOwner(Protocol):
 
 
 class Leaders(Protocol):
-    """What a link asks and tells about the leader among all coordinators."""
+    """What a link needs from the set of all links: who leads, and the highest epoch."""
 
     @property
     def epoch(self) -> int:
@@ -124,8 +124,8 @@ class Leaders(Protocol):
 class CoordinatorLink:
     """Keeps one connection to one coordinator while the service runs. Owned by `CoordinatorLinks`.
 
-    Two threads belong to it, one that receives and one that sends heartbeats; calls come from any thread. Nothing
-    is asked of a coordinator that has not registered the datanode.
+    A link has two threads: one receives, the other sends heartbeats. Calls come from any thread. The link sends no
+    calls to a coordinator that has not registered the datanode.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class CoordinatorLink:
     ) -> None:
         self._address = address
         self._leaders = leaders
-        #: The epoch in which this coordinator was told which streams begin here.
+        #: The epoch for which this coordinator knows the streams that begin here.
         self._streams_told = 0
         self._beats_now = False
         self._tls = tls
@@ -176,7 +176,7 @@ class CoordinatorLink:
             thread.join()
 
     def wait_until_registered(self, timeout_s: float) -> bool:
-        """Return whether the datanode was registered. Raises PeerRefused if it was only ever refused."""
+        """Return whether the datanode was registered in time. Raises PeerRefused after a permanent refusal."""
         with self._state:
             self._state.wait_for(
                 lambda: self._was_registered or self._refusal is not None or self._stopping, timeout_s
@@ -253,7 +253,7 @@ class CoordinatorLink:
         self.call(beat, deadline_s)
 
     def replaced(self) -> None:
-        """Fail the waiting calls, because another coordinator leads; it will be asked instead."""
+        """Fail the waiting calls because another coordinator leads. Their callers then ask that one."""
         self._replies.fail("another coordinator leads now")
 
     def _send(self, connection: SocketConnection, message: Message, tag: int = 0) -> None:
@@ -261,7 +261,7 @@ class CoordinatorLink:
             connection.send(message, b"", link_silence_timeout_s, tag)
 
     def _forget(self, connection: SocketConnection) -> None:
-        """Start nothing more on a connection that has failed."""
+        """Stop using a connection that has failed."""
         with self._state:
             if self._connection is connection:
                 self._registered = False
@@ -318,7 +318,7 @@ class CoordinatorLink:
             if isinstance(reply, Failure):
                 raise from_wire(reply.code, reply.message)
             raise PeerRefused(f"registration was answered by {reply}")
-        # The registration listed the streams that begin here.
+        # The registration included the list of streams that begin here.
         self._streams_told = reply.epoch if reply.leads else 0
         self._hear(reply.epoch, reply.clock_s, reply.trust, leads=reply.leads)
         self._report(connection)

@@ -55,5 +55,5 @@ class Obedience:
 
     @property
     def settled(self) -> int:
-        """The epoch for heartbeats: no deletion that an earlier leader ordered is under way."""
+        """The epoch to confirm in heartbeats: no deletion that an earlier leader ordered is under way."""
         return min([self.epoch, *self._deleting])

@@ -25,7 +25,7 @@ _DIGEST_BYTES = 16
 
 
 def digest_of_content(challenge: ReplicaChallenge) -> hashlib.blake2b:
-    """Return a digest to be fed with the replica's data. Nobody who lacks a byte can compute the result."""
+    """Return a digest to be fed with the replica's data. Computing it requires every byte of the replica."""
     return _digest(b"content", challenge)
 
 
@@ -48,7 +48,7 @@ class Prover:
         self._budget = budget or CopyBudget(copy_bytes_per_second)
 
     def prove(self, order: ProveReplicas) -> fx.Steps[ReplicasProven]:
-        """Return proofs. An unreadable replica is left out, a corrupt one has an empty digest; neither raises."""
+        """Return proofs. Omit an unreadable replica; give a corrupt one an empty digest. Neither raises."""
         proofs = []
         for challenge in order.challenges:
             proof = yield from self._prove(challenge)

@@ -32,8 +32,8 @@ class Replicator:
         self._store = store
         self._changes = changes
         self._budget = budget or CopyBudget(copy_bytes_per_second)
-        #: The budget for balancing, and the rate ordered last. What balancing sends also counts for the other
-        #: budget.
+        #: The budget for balancing, and the rate of the last order. Bytes sent for balancing also count for the
+        #: other budget.
         self._balancing: tuple[float, CopyBudget] | None = None
         self._hop_timeout_s = hop_timeout_s
 

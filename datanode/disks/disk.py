@@ -25,7 +25,7 @@ from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import DiskReport, Usage
 from peacefs.runtime import effects as fx
 
-#: The state shown for a working disk without room.
+#: The state to report for a working disk without free space.
 FULL: Final = "full"
 
 
@@ -36,7 +36,7 @@ class DiskState(Enum):
 
 
 class Disk:
-    """A directory on its own disk, and the store in it. `fault` says why the disk does not work, if it does not.
+    """A directory on its own disk, and the store in it. `fault` is the reason if the disk does not work.
 
     A disk created with a fault counts as failed and is never accessed.
     """

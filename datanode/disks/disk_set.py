@@ -1,4 +1,4 @@
-"""The replicas of one datanode on several disks, each with a `ChunkStore`. The failure of one spares the others.
+"""The replicas of one datanode on several disks, each with a `ChunkStore`. If a disk fails, the others continue.
 
 A new chunk goes to a random disk, with a probability in proportion to its free bytes. All writes of a chunk go to
 the disk that already has it, so that one store sees all its versions and refuses older ones. If that disk is full,
@@ -330,7 +330,7 @@ class DiskSet:
     # -- moves from one disk to another --------------------------------------------------------------
 
     def begin_move(self, replica: Replica, source: Disk, target: Disk) -> bool:
-        """Hide what will be written to `target`. Return False if the replica cannot be moved now."""
+        """Hide the future replica on `target`. Return False if the replica cannot be moved now."""
         with self._lock:
             if not self._lies_still(replica, source, target) or target.store.find(replica.chunk) is not None:
                 return False
@@ -351,7 +351,7 @@ class DiskSet:
             return True
 
     def end_move(self, chunk: ChunkId) -> None:
-        """Make whatever exists visible."""
+        """End the move: hide nothing any longer."""
         with self._lock:
             del self._hidden[chunk]
 
@@ -363,7 +363,7 @@ class DiskSet:
             and not any((chunk, disk) in self._writers for disk in self._disks)
         )
 
-    # -- disks that fail ---------------------------------------------------------------------------
+    # -- failing disks ------------------------------------------------------------------------------
 
     def watched(self, disk: Disk, steps: fx.Steps[T]) -> fx.Steps[T]:
         """Run `steps` on a disk. If they raise DiskFault, examine the disk."""

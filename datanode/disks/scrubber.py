@@ -50,7 +50,7 @@ class ScrubProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Look(NamedTuple):
-    """A chunk to verify: in its turn in the round, or again because it was corrupt."""
+    """A chunk to verify: either the next in the round, or one that was corrupt before."""
 
     chunk: ChunkId
     is_in_turn: bool
@@ -180,7 +180,7 @@ class Scrubber:
         return self._rest_s(len(blocks.data))
 
     def _doubt(self) -> float:
-        """Try a replica once more: the disk may have failed for a reason other than the replica's sectors."""
+        """Try a replica once more, because the cause of the error may not have been the replica's sectors."""
         if self._doubted == self._look:
             self._looked(is_corrupt=True)
             return self._rest_s(0)
@@ -189,7 +189,7 @@ class Scrubber:
         return scrub_rest_s
 
     def _looked(self, *, is_corrupt: bool) -> None:
-        """Record the result for the replica that was read."""
+        """Record the result of verifying a replica."""
         self._doubted = None
         assert self._progress is not None, "it is known how far the round had come"
         chunk, is_in_turn = self._look
@@ -205,7 +205,7 @@ class Scrubber:
     def _rest_s(self, read_bytes: int) -> float:
         return max(read_bytes, scrub_cost_bytes_min) / self._bytes_per_second
 
-    # -- what is kept ------------------------------------------------------------------------------
+    # -- saved state --------------------------------------------------------------------------------
 
     def _change(self, **fields: object) -> None:
         assert self._progress is not None, "it is known how far the round had come"

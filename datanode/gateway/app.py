@@ -111,8 +111,7 @@ class _Body:
 
 
 class Gateway:
-    """Serves WebHDFS for one datanode: writes, appends, reads and checksums of files with a valid token in the
-    URL.
+    """Serves WebHDFS for one datanode: writes, appends, reads and checksums of files named in valid tokens.
 
     The service makes it on the event loop that serves it, and closes it after the server has ended.
     """
@@ -128,7 +127,7 @@ class Gateway:
         one_time_chunks: OneTimeChunks,
         bounds: GatewayLimits | None = None,
     ) -> None:
-        """`begin` starts a participant that moves little, on a shared thread."""
+        """`begin` starts a participant that does little work, on a shared thread."""
         self._tokens = tokens
         self._grants = grants
         self._own = own
@@ -216,13 +215,13 @@ class Gateway:
         return empty_answer(200, **_shortage(flusher.fewest_replicas, token))
 
     async def _carry(self, body: _Body) -> None:
-        """Write the body; return when the file is published, or raise when it is certain not to be."""
+        """Write the body. Return when the file is published; raise if it certainly will not be."""
         token, flusher, bounds = body.token, body.flusher, self._bounds
         loop = asyncio.get_running_loop()
         writer: BodyWriter
 
         def idle_timeout_s() -> float:
-            # A log file may grow rarely. The kernel notices a host that has vanished.
+            # A log file may grow rarely. TCP keep-alive detects a host that has vanished.
             return limits.source_silence_s if writer.is_shown else bounds.body_idle_timeout_s
 
         def extended() -> None:
@@ -286,7 +285,7 @@ class Gateway:
             await pieces.close()
 
     async def _checksum(self, wanted: SumFile, scope: Scope, receive: Receive) -> Answer:
-        """Compute a checksum piece by piece, so that others get their turn, as long as the client waits."""
+        """Compute a checksum piece by piece while the client waits. Other requests run between the pieces."""
         self._tokens.reading(wanted.token, scope)
         checksum = FileChecksum(wanted.block_bytes)
         reader = await self._threads.run_quick(_whole_file(wanted.token))
@@ -302,12 +301,12 @@ class Gateway:
 
 
 def _holder(user: str) -> str:
-    """Return a name for one upload, as the holder of a lease."""
+    """Return a unique lease holder name for one upload."""
     return f"{user} {uuid.uuid4().hex}"
 
 
 def _shortage(fewest: int | None, token: FileWrite | FileAppend) -> dict[str, str]:
-    """Return a header that reports missing replicas; empty if there are enough."""
+    """Return a header that reports missing replicas; empty if no replicas are missing."""
     if fewest is None or fewest >= token.replication:
         return {}
     log.warning("%r has %d of %d replicas until it is repaired", token.path, fewest, token.replication)

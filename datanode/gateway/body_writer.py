@@ -22,11 +22,11 @@ from peacefs.runtime import effects as fx
 from .flush_times import FlushStep, FlushTimes
 from .upload import BodyPart, Upload
 
-# Age from which a file is shown at once to a client that looks for its name. A younger body may end first.
+# An upload of this age is shown at once to a client that looks up its name. A younger upload may end first.
 upload_grace_s: Final = 0.03
 upload_tails_bytes_max: Final = 64 * MIB
-# A body up to this size is sent with one call. The thread that all small chunks share writes it; at most as many
-# at once as there are quick threads.
+# A body up to this size is sent with one call, on the thread shared by all small chunks. At most as many such
+# bodies run at once as there are quick threads.
 gateway_threadless_bytes_max: Final = frame_ahead_bytes
 
 
@@ -54,7 +54,7 @@ class Threads:
 
     quick: Run
     long: Run
-    #: A shared thread, for participants that move little.
+    #: The shared thread, for participants that do little work.
     shared: Run
     #: A slot that is held while a long part is written.
     slot: Callable[[], AbstractAsyncContextManager[None]]
@@ -110,7 +110,7 @@ class BodyWriter:
     # -- the request ---------------------------------------------------------------------------------
 
     async def carry(self) -> None:
-        """Write the body; return when the file is published. Raises any error; what was shown stays."""
+        """Write the body. Return when the file is published. Raises any error; published parts remain."""
         self._set_timer()
         try:
             async for piece in self._upload.pieces:
@@ -130,7 +130,7 @@ class BodyWriter:
         self._raise_fault()
         at_end = self._upload.stream.room_in_chunk
         if self._long is not None and len(piece) >= at_end and self._times.is_old(self._loop.time()):
-            # Flush a long part at the end of a chunk, where that adds no chunk.
+            # Flush a long part at the end of a chunk, where flushing adds no chunk.
             await self._feed(piece[:at_end])
             await self._take_step(FlushStep.FLUSH)
             piece = piece[at_end:]
@@ -177,7 +177,7 @@ class BodyWriter:
         await self._do(self._flusher.complete(rest))
 
     async def _break_off(self, end: BaseException) -> None:
-        """End after an error: an unseen file is removed, a visible one keeps what has arrived."""
+        """Clean up after an error: remove an invisible file, keep what a visible file has received."""
         try:
             async with self._lock:
                 if not (self.is_shown and isinstance(end, PeerUnreachable | PeerTimeout)):
@@ -215,7 +215,7 @@ class BodyWriter:
         self._upload.close()
 
     async def _do(self, steps: fx.Steps[None], run: Run | None = None) -> None:
-        """Run a step of the flusher on a thread. It is completed even if the request is cancelled."""
+        """Run one of the flusher's steps on a thread. The step completes even if the request is cancelled."""
         try:
             self._doing = _heard((run or self._threads.quick)(steps))
         except RuntimeError:
@@ -226,7 +226,7 @@ class BodyWriter:
         if self._fault is not None:
             raise self._fault
 
-    # -- what is shown of it -------------------------------------------------------------------------
+    # -- visibility -----------------------------------------------------------------------------------
 
     async def show(self) -> bool:
         """Publish what has arrived. Return whether the file is visible."""
@@ -307,7 +307,7 @@ class BodyWriter:
                     part.settle_rest()
         except PeacefsError as fault:
             if not self._flusher.is_unanswered:
-                # Its bytes are lost.
+                # The flushed bytes of that file are lost.
                 self._fault = fault
             raise
         self.is_shown = True
@@ -340,7 +340,7 @@ class BodyWriter:
 
 
 def _heard(future: asyncio.Future[None]) -> asyncio.Future[None]:
-    """Mark the future's error as seen, because it is reported otherwise."""
+    """Mark the future's error as retrieved, because it is reported elsewhere."""
     future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return future
 

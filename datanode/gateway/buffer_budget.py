@@ -42,8 +42,7 @@ class BufferBudget:
     def _grant(self, share: BufferShare, count: int) -> bool:
         client = share.client
         taken = self._of_client.get(client, 0) + count
-        # The upload that exceeds the whole budget may continue. Otherwise it could wait for an upload that waits
-        # for it.
+        # The upload that exceeds the budget may continue. Otherwise it could wait for an upload that waits for it.
         overdraws_share = taken > self._per_client_max and self._overdrawing is not share
         if overdraws_share and self._overdrawing_share.get(client, share) is not share:
             return False

@@ -49,7 +49,7 @@ class ClientConnections:
         self._is_stopping = True
 
     async def all_came(self, serving: asyncio.Task[None], is_led: Callable[[], bool]) -> None:
-        """Wait for the clients that were redirected here before; stop early if no coordinator leads."""
+        """Wait for clients that were redirected here earlier. Return early if no coordinator leads."""
         now_s = self._clock()
         in_use = self._asked_s is not None and now_s - self._asked_s < gateway_in_use_s
         until_s = now_s + (stop_redirects_in_use_s if in_use else stop_redirects_s)
@@ -57,9 +57,9 @@ class ClientConnections:
             await asyncio.wait({serving}, timeout=_LOOK_S)
 
     async def all_ended(self, serving: asyncio.Task[None], is_led: Callable[[], bool]) -> None:
-        """Wait until `serving` has ended, which it does with its last connection, or the time for bodies is over.
+        """Wait until `serving` ends with its last connection, or until the time limit for bodies.
 
-        Stop early if no coordinator leads, because none could publish the files.
+        Return early if no coordinator leads, because then no file could be published.
         """
         now_s = led_s = self._clock()
         until_s = now_s + gateway_drain_s

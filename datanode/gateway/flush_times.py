@@ -41,7 +41,7 @@ class FlushTimes:
         self._not_before_s = now_s
 
     def age_s(self, now_s: float) -> float:
-        """Return for how long the body has been arriving."""
+        """Return the time since the body began to arrive."""
         return now_s - self._began_s
 
     def received(self, now_s: float) -> None:
@@ -68,7 +68,7 @@ class FlushTimes:
         self._renewed_s = now_s
 
     def hidden(self) -> None:
-        """Show the file only when it is complete."""
+        """Decide to show the file only when it is complete."""
         self.may_appear = False
 
     def failed(self, now_s: float) -> None:

@@ -26,7 +26,7 @@ class DatanodeHealth(msgspec.Struct, frozen=True):
 
 
 def ready(*, is_registered: bool, disks: Sequence[DiskReport]) -> DatanodeHealth:
-    """Return whether this datanode serves: it is registered and a disk works. Only then may another be stopped."""
+    """Return True if this datanode is registered and a disk works. Rolling restarts wait for this."""
     problems = []
     if not is_registered:
         problems.append("no coordinator that leads has registered this datanode")

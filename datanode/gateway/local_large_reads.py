@@ -63,7 +63,7 @@ class LocalLargeReads:
     def _ended(self, running: asyncio.Future[Any]) -> None:
         self._under_way -= 1
         if not running.cancelled():
-            running.exception()  # Ignore the error: a reader that still waits gets it anyway.
+            running.exception()  # Ignore the error: a waiting reader receives it from the future.
 
 
 class LocalChunk:

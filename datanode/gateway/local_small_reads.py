@@ -90,7 +90,7 @@ class LocalSmallReads:
     def _ended(self, reading: asyncio.Future[bytes | None]) -> None:
         self._under_way -= 1
         if not reading.cancelled():
-            reading.exception()  # Ignore the error: a reader that still waits gets it anyway.
+            reading.exception()  # Ignore the error: a waiting reader receives it from the future.
 
     def _read(self, request: ReadChunk) -> fx.Steps[bytes | None]:
         try:

@@ -1,4 +1,4 @@
-"""The chunks that come in the URLs of CREATEs. At most one body is written to each, and only through this gateway.
+"""Assigns the chunk in the URL of a CREATE to the first body only. Only this gateway can write to the chunk.
 
 Anyone with the URL may send to it again: a client that got no answer, a proxy, an attacker. If a body fails, its
 writer has the chunk deleted at once, so two bodies must never share a chunk. The coordinator therefore assigns

@@ -1,4 +1,4 @@
-"""The uploads through a gateway, by the coordinator's names. It may ask for one before the body arrives."""
+"""Finds running uploads by the names that the coordinator uses, which it may ask for before the body arrives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OpenUploads:
         self._remembered_max = remembered_max
         self._open: dict[str, list[OpenUpload]] = {}
         self._awaited: dict[str, list[asyncio.Future[None]]] = {}
-        #: Names of ended uploads, oldest first. A question about them need not wait.
+        #: Names of ended uploads, oldest first. A request to flush one returns at once.
         self._ended: dict[str, None] = {}
 
     @contextlib.contextmanager

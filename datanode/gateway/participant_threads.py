@@ -22,7 +22,7 @@ class ParticipantThreads:
     """Runs participants for a gateway. Belongs to its event loop."""
 
     def __init__(self, driver: ThreadDriver, begin: Begin, *, long_max: int, quick_max: int) -> None:
-        """`begin` starts a participant that moves little, on a shared thread."""
+        """`begin` starts a participant that does little work, on a shared thread."""
         self._driver = driver
         self._begin = begin
         self._quick_max = quick_max
@@ -37,7 +37,7 @@ class ParticipantThreads:
         self._quick.shutdown(wait=False, cancel_futures=True)
 
     def run_long(self, steps: fx.Steps[T]) -> asyncio.Future[T]:
-        """Run a participant that may take as long as a client sends."""
+        """Run a participant that may take as long as the client keeps sending."""
         return self._run(self._long, steps)
 
     def run_quick(self, steps: fx.Steps[T]) -> asyncio.Future[T]:
@@ -45,7 +45,7 @@ class ParticipantThreads:
         return self._run(self._quick, steps)
 
     def run_shared(self, steps: fx.Steps[None]) -> asyncio.Future[None]:
-        """Run a participant that moves little on the shared thread, or on a quick one if that has too many."""
+        """Run a small participant on the shared thread; if that has too many, on a quick thread."""
         if self._begun >= self._quick_max:
             return self.run_quick(steps)
         loop = asyncio.get_running_loop()

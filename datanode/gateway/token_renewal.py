@@ -26,7 +26,7 @@ class ReadTokenRenewal:
     """Renews the token of one answer. Belongs to the event loop."""
 
     def __init__(self, signer: Signer, wall_clock: Callable[[], float], run: Run, token: str, held: str) -> None:
-        """`held` is the token of one chunk of the file; naming one chunk keeps the question small."""
+        """`held` is the token of one chunk of the file. Naming one chunk keeps the request small."""
         self._signer = signer
         self._wall_clock = wall_clock
         self._run = run

@@ -77,7 +77,7 @@ class Upload:
 
     @property
     def is_long(self) -> bool:
-        """Return whether more waits than a first buffer holds."""
+        """Return whether more bytes wait than a first buffer holds."""
         return self.stream.waiting_bytes >= self._first_buffer_bytes
 
     def next_part(self) -> BodyPart:
@@ -102,7 +102,7 @@ class Upload:
             self._share.give_back(count)
 
     def close(self) -> None:
-        """Return all remaining bytes to the budget; nothing is written any more."""
+        """Return all remaining bytes to the budget. Nothing may be written after this."""
         self._is_closed = True
         self._share.close()
 

@@ -1,5 +1,6 @@
-"""HDFS's data transfer protocol, for clients that know nothing of peacefs (decision 82).
+"""HDFS's data transfer protocol, for clients without the peacefs client (decision 82).
 
-Begin with `transfer_server.py`. A block is written as the gateway writes a body: as chunks of a file whose lease
-is in the token. A block that is read is a chunk. This package knows nothing of names and of the gateway.
+Begin with `transfer_server.py`. To write a block, this package writes chunks of a file, as the gateway does; the
+token contains the lease. To read a block, it reads one chunk. This package uses neither file names nor the
+gateway.
 """

@@ -1,4 +1,4 @@
-"""Answers the requests of HDFS's data transfer protocol: one connection's, one after another."""
+"""Answers the requests of HDFS's data transfer protocol on one connection, one after another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .heartbeats import Heartbeats
 from .transfer_socket import TransferSocket
 from .write_budget import WriteBudget
 
-# HDFS keeps a connection for this long between requests (dfs.datanode.socket.reuse.keepalive).
+# HDFS keeps an idle connection open for this long (dfs.datanode.socket.reuse.keepalive).
 reuse_wait_s: Final = 4.0
 
 _NO_SHORT_CIRCUIT: Final = "this datanode shares no open files with clients of HDFS; read over the connection"
@@ -53,7 +53,7 @@ log = logging.getLogger("peacefs.hdfs")
 class BlockOperations:
     """Serves connections, each on its own thread. The service makes it, `TransferServer` calls it.
 
-    Nothing of a block is read or written before its token was verified.
+    It verifies the token before it reads or writes any part of a block.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class BlockOperations:
     def serve(self, socket: TransferSocket, on_request: Callable[[], None]) -> None:
         """Answer requests until the client ends or an error ends the connection.
 
-        `on_request` is called when a request has come whole. Raises BadRequest and PeerError; the client gets all
-        other errors as an answer.
+        `on_request` is called when a request has arrived completely. Raises BadRequest and PeerError. All other
+        errors are sent to the client.
         """
         wait_s = handshake_timeout_s
         while (operation := socket.receive_operation(wait_s)) is not None:
@@ -119,7 +119,7 @@ class BlockOperations:
             case Operation.TRANSFER_BLOCK:
                 transfer = socket.receive_request(OpTransferBlockProto)
                 on_request()
-                # Nothing is copied: the datanodes of the next pipeline get every byte through our own chain.
+                # Copy nothing: our own pipeline sends every byte to the new datanodes.
                 self._verify_reader(transfer.header.baseHeader)
                 socket.send_message(BlockOpResponseProto(status=SUCCESS))
                 return False
@@ -129,7 +129,7 @@ class BlockOperations:
                 return True
             case Operation.REQUEST_SHORT_CIRCUIT_SHM:
                 socket.receive_request(ShortCircuitShmRequestProto)
-                # The answer has the same fields as that to a release.
+                # A release has the same answer message.
                 socket.send_message(_RELEASE_REFUSED)
                 return True
             case Operation.RELEASE_SHORT_CIRCUIT_FDS:
@@ -159,14 +159,14 @@ class BlockOperations:
             has_lease=True,
             merge_bytes=flushed_tail_bytes_max // 2,
         )
-        # A client of HDFS was told the pipeline of its block, and turns to its nodes if the first one dies.
+        # The HDFS client knows the pipeline of its block, and contacts later nodes if the first one dies.
         flusher.needs_grants = False
         parts = BlockParts(flusher, self._driver, self._budget)
         return BlockWriter(socket, wanted, token, parts, self._heartbeats, self._earlier)
 
 
 def _text(token: TokenProto) -> str:
-    """Return the token of ours that a client bears. Raises AccessDenied."""
+    """Return the text of our token inside HDFS's token. Raises AccessDenied."""
     try:
         return token.identifier.decode("ascii")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The bytes of a block that are not published yet: kept while they are few, else written while they come."""
+"""The unpublished bytes of a block. A short part is kept in memory; a longer one is written while it arrives."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ from peacefs.runtime.thread_driver import ThreadDriver
 
 from .write_budget import WriteBudget
 
-# How long a writer waits for memory that other writers hold.
+# How long a writer waits for memory that other writers use.
 budget_wait_s: Final = 60.0
-# How long a publication is repeated while no coordinator answers: less than a client waits for an acknowledgement.
+# How long to retry publishing while no coordinator answers. Shorter than the time that a client waits for an
+# acknowledgement.
 publish_again_s: Final = 60.0
 publish_again_pause_s: Final = 0.5
-# A longer part is written while it comes. A shorter one has less than `orphan_bytes_min` even with a flushed tail.
-# So a chunk that later hops keep always begins where the block's published bytes end.
+# A part longer than this is written while it arrives. A shorter part has less than `orphan_bytes_min` even with a
+# flushed tail, so later hops do not keep it as an orphan. An orphaned chunk therefore always begins where the
+# published bytes of the block end.
 kept_part_bytes_max: Final = orphan_bytes_min // 2
-# Flushed bytes that a block keeps, to write them anew together with what follows.
+# The maximum number of flushed bytes per block that are kept, to be rewritten together with later bytes.
 flushed_tail_bytes_max: Final = orphan_bytes_min - kept_part_bytes_max
-# Bytes of a part that are not counted as forwarded yet: packets in the hands of the writer and of the head, and as
-# many as a later hop must have to keep them.
+# The last bytes of a part that may not have reached later hops yet: packets held by the writer and the first hop,
+# and the minimum that a later hop must have received to keep them.
 bytes_on_their_way: Final = orphan_bytes_min + 4 * packet_bytes
 
 log = logging.getLogger("peacefs.hdfs")
 
 
 class BlockParts:
-    """Writes one block part by part, with a flusher. Belongs to the connection's thread.
+    """Writes one block in parts, with a flusher. Belongs to the connection's thread.
 
-    A part that outgrows the fast lane is written by a thread of its own, while it comes.
+    A part longer than `kept_part_bytes_max` is written by its own thread while it arrives.
     """
 
     def __init__(self, flusher: FileFlusher, driver: ThreadDriver, budget: WriteBudget) -> None:
@@ -52,7 +54,7 @@ class BlockParts:
         self.unpublished_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """Add bytes. Raises the error of the thread that writes, and Overloaded."""
+        """Add bytes. Raises the error of the writing thread, or Overloaded."""
         if not self._budget.try_take(len(data)):
             self.publish()
             self._forget_tail()
@@ -67,14 +69,14 @@ class BlockParts:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing of the part is being written. Raises the error of the thread that writes."""
+        """True if no bytes of the part are being written. Raises the error of the writing thread."""
         if self._fault is not None:
             raise self._fault
         return self._writing is None or not self._part.waiting_bytes
 
     @property
     def forwarded_bytes(self) -> int:
-        """The number of bytes of the part that later hops should have."""
+        """The number of bytes of the part that later hops have received, as a lower estimate."""
         if self._writing is None:
             return 0
         return max(0, self.unpublished_bytes - self._part.waiting_bytes - bytes_on_their_way)
@@ -97,7 +99,7 @@ class BlockParts:
         self._keep_tail()
 
     def close(self) -> None:
-        """Give up what is not published. Raises nothing."""
+        """Discard the unpublished bytes. Raises nothing."""
         self._part.abort(PeerUnreachable("the client of a block has gone"))
         if self._writing is not None:
             self._writing.join()
@@ -121,7 +123,7 @@ class BlockParts:
             raise self._fault
 
     def _flush(self, data: bytes) -> None:
-        """Publish; ask again while no coordinator answers, for another may be about to lead."""
+        """Publish. Retry while no coordinator answers, because another one may become the leader."""
         deadline_s = time.monotonic() + publish_again_s
         try:
             self._driver.run(self._flusher.flush(data))

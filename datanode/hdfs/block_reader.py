@@ -1,4 +1,4 @@
-"""Sends a replica to a client of HDFS: the stored bytes and checksums, in HDFS's packets."""
+"""Sends a replica to an HDFS client: the stored bytes and checksums, in HDFS's packets."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from peacefs.runtime.thread_driver import ThreadDriver
 
 from .transfer_socket import TransferSocket
 
-# A whole number of checksum units. A client keeps a buffer of this size.
+# A multiple of the checksum block size. A client has a buffer of this size.
 sent_packet_bytes: Final = 1 * MIB
-# How long a client may take to say that it has verified what it read.
+# How long to wait for the client's report that it has verified the data.
 read_status_timeout_s: Final = 30.0
 
 
 class PacketsToReader(fx.Connection):
-    """Turns the packets of a `ChunkServer` into those of HDFS. Serves one request, on one thread."""
+    """Converts the packets of a `ChunkServer` to HDFS's packets. Serves one request, on one thread."""
 
     def __init__(self, socket: TransferSocket, sums: PacketSums) -> None:
-        """Announce `sums` before the first packet: the stored ones, or NULL."""
+        """Announce the checksum type `sums` before the first packet: the stored type, or NULL."""
         self.peer = socket.peer
         self._socket = socket
         self._sums = sums
@@ -56,7 +56,7 @@ class PacketsToReader(fx.Connection):
         return self._seqno >= 0
 
     def send(self, message: Message, payload: Bytes, timeout_s: float) -> None:
-        """Perform `fx.Send` of a Packet."""
+        """Perform `fx.Send` with a Packet."""
         assert isinstance(message, Packet)
         with memoryview(payload) as data:
             for at in range(0, len(data), sent_packet_bytes):
@@ -64,7 +64,7 @@ class PacketsToReader(fx.Connection):
                 self._socket.send_all(self._head(message, at, len(piece)), piece, timeout_s=timeout_s)
 
     def send_file(self, message: Message, file: DiskFile, offset: int, length: int, timeout_s: float) -> None:
-        """Perform `fx.SendFile` of a Packet. Raises OSError if the disk fails."""
+        """Perform `fx.SendFile` with a Packet. Raises OSError if the disk fails."""
         assert isinstance(message, Packet)
         for at in range(0, length, sent_packet_bytes):
             count = min(sent_packet_bytes, length - at)
@@ -72,7 +72,7 @@ class PacketsToReader(fx.Connection):
             self._socket.send_part(file.descriptor, offset + at, count, timeout_s)
 
     def _head(self, packet: Packet, at: int, count: int) -> bytes:
-        """Return what comes before the bytes of a packet from `at`."""
+        """Return the header and checksums for the packet at offset `at`."""
         answer = b""
         if not self.has_begun:
             answer = self._answer(packet.offset)
@@ -86,17 +86,17 @@ class PacketsToReader(fx.Connection):
         return delimited(BlockOpResponseProto(status=SUCCESS, readOpChecksumInfo=info))
 
     def end(self) -> None:
-        """Send the empty packet after the last one."""
+        """Send the empty packet that ends the answer."""
         raw = pack_packet(self._offset, self._seqno + 1, b"", 0, last=True)
         self._socket.send_all(raw, timeout_s=idle_connection_timeout_s)
 
     def close(self) -> None:
-        """Perform `fx.Close`: in the middle of a packet, nothing else tells the client of a fault."""
+        """Close the connection. In the middle of a packet, this is the only way to report an error."""
         self._socket.close()
 
 
 class BlockReads:
-    """Serves requests to read a block, and to compute its checksum. One instance serves all connections."""
+    """Serves requests for a block's data and for its checksum. One instance serves all connections."""
 
     def __init__(self, server: ChunkServer, driver: ThreadDriver) -> None:
         self._server = server
@@ -105,7 +105,7 @@ class BlockReads:
     def send(self, socket: TransferSocket, wanted: OpReadBlockProto, token: str) -> bool:
         """Send a range of a block. Return whether the connection can be used again.
 
-        Raises the errors of `ChunkServer.send_chunk` if nothing was sent yet.
+        Raises the errors of `ChunkServer.send_chunk` if nothing has been sent yet.
         """
         block = wanted.header.baseHeader.block
         kind = CHECKSUM_CRC32C if wanted.sendChecksums else CHECKSUM_NULL
@@ -118,12 +118,12 @@ class BlockReads:
             if reader.has_begun:
                 return False
             raise
-        # A client that read only a part of it closes the connection instead.
+        # A client that needs only a part of the answer closes the connection instead.
         status = socket.receive_message(ClientReadStatusProto, read_status_timeout_s).status
         return status in (SUCCESS, CHECKSUM_OK)
 
     def checksum(self, socket: TransferSocket, wanted: OpBlockChecksumProto, token: str) -> None:
-        """Send the checksum of the first bytes of a block, as many as the client names."""
+        """Send the checksum of the first bytes of a block, up to the length in the request."""
         block = wanted.header.block
         options = wanted.blockChecksumOptions
         digest = BlockDigest()

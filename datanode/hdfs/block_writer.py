@@ -1,4 +1,4 @@
-"""Receives one block from a client of HDFS, and acknowledges its packets once their bytes are safe."""
+"""Receives one block from an HDFS client, and acknowledges packets when their bytes are safe."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .heartbeats import Heartbeats
 from .packet_acks import PacketAcks
 from .transfer_socket import Packet, TransferSocket
 
-# While bytes are being forwarded, how often to look whether packets can be acknowledged.
+# While bytes are being forwarded, how often to check whether packets can be acknowledged.
 forwarding_look_s: Final = 0.01
 
 log = logging.getLogger("peacefs.hdfs")
 
 
 class BlockWriter:
-    """One request to write a block, from its answer to its last packet. Belongs to the connection's thread.
+    """One request to write a block, from the first answer to the last packet. Belongs to the connection's thread.
 
-    Bytes that come again, after a flush or another datanode's death, are verified and dropped.
+    A client resends bytes after a flush or after another datanode's death. They are verified and dropped.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class BlockWriter:
         heartbeats: Heartbeats,
         earlier: EarlierBytes,
     ) -> None:
-        """Prepare to write what `wanted` and `token` say. Raises BadRequest for impossible sums or pipelines."""
+        """Check the request. Raises BadRequest for unsupported checksums or pipelines."""
         if len(wanted.targets) >= pipeline_hops_max:
             raise BadRequest(f"a pipeline of {len(wanted.targets) + 1} datanodes; at most {pipeline_hops_max}")
         self._socket = socket
@@ -62,15 +62,15 @@ class BlockWriter:
         self._unpublished = token.unpublished
         self._heartbeat = pack_acks([HEARTBEAT_SEQNO], self._nodes)
         self._acks = PacketAcks()
-        #: The number of bytes of the block that have come, or were there before.
+        #: The number of bytes of the block so far, including those published by earlier requests.
         self._position = token.published
         self._is_over = False
 
     def serve(self) -> None:
-        """Write the block. The client gets an error as an acknowledgement, and then asks the coordinator.
+        """Write the block. An error is sent as an acknowledgement; the client then asks the coordinator.
 
-        What came before the client broke off is published, as HDFS keeps what its datanodes have. Raises
-        BadRequest before the first packet, and PeerError.
+        If the client disconnects, the bytes received so far are published, because HDFS's datanodes keep them,
+        too. Raises PeerError, and BadRequest before the first packet.
         """
         acknowledged = self._wanted.minBytesRcvd
         if acknowledged > self._position:
@@ -145,14 +145,14 @@ class BlockWriter:
 
     @property
     def _forwarded(self) -> int:
-        """The position up to which later hops should have the block."""
+        """The offset up to which later hops should have received the block."""
         return self._position - self._parts.unpublished_bytes + self._parts.forwarded_bytes
 
     def _is_flush_awaited(self) -> bool:
         return self._acks.is_awaited and not self._socket.has_more()
 
     def _publish(self) -> None:
-        """Publish everything, then acknowledge it."""
+        """Publish all received bytes, then acknowledge them."""
         with self._heartbeats.during(self._socket, self._heartbeat):
             self._parts.publish()
         self._acknowledge(self._acks.published())

@@ -1,4 +1,4 @@
-"""Tells clients whose datanode takes long to publish their bytes that it is alive."""
+"""Sends heartbeats to clients that wait long for their bytes to be published."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final
 
 from .transfer_socket import TransferSocket
 
-# Less than half of what a client waits for an acknowledgement.
+# Less than half of the time that a client waits for an acknowledgement.
 heartbeat_interval_s: Final = 10.0
 
 
 class Heartbeats:
-    """Sends heartbeats, from `start` to `stop`, to clients whose connections wait inside `during`."""
+    """Sends heartbeats on the connections that are inside `during`. Runs from `start` to `stop`."""
 
     def __init__(self, interval_s: float = heartbeat_interval_s) -> None:
         self._interval_s = interval_s
         self._lock = threading.Lock()
-        #: For each waiting connection: when it was told last, and what it is told.
+        #: For each waiting connection: the time of its last heartbeat, and the bytes of a heartbeat.
         self._waiting: dict[TransferSocket, tuple[float, bytes]] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hdfs-heartbeats", daemon=True)
@@ -34,7 +34,7 @@ class Heartbeats:
 
     @contextlib.contextmanager
     def during(self, socket: TransferSocket, heartbeat: bytes) -> Iterator[None]:
-        """Send `heartbeat` regularly during the block, in which nothing else may be sent."""
+        """Send `heartbeat` regularly during the block. Nothing else may be sent meanwhile."""
         with self._lock:
             self._waiting[socket] = time.monotonic(), heartbeat
         try:

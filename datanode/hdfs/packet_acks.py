@@ -1,8 +1,9 @@
 """Decides when a block's packets are acknowledged, and when its bytes are published. Pure.
 
-The acknowledgement of the last packet that a client has sent promises that all bytes are durable and visible: the
-client waits for it when it flushes, and before it ends a block. While packets stream in, the client only needs
-older packets acknowledged, so that it may send more. Those are acknowledged once later hops should have them.
+If a client waits for the acknowledgement of its last packet, it is flushing or ending the block. That
+acknowledgement promises that all bytes are durable and visible. While a client streams, it needs acknowledgements
+of older packets only, so that it may send more. Those packets are acknowledged once later hops should have
+received them.
 """
 
 from __future__ import annotations
@@ -12,33 +13,34 @@ from typing import Final, NamedTuple
 
 from peacefs.protocol.limits import KIB, MIB
 
-# The last bytes of a stream stay unacknowledged until more come. Hadoop's client has at most 5 MiB open.
+# The last bytes of a stream stay unacknowledged until more arrive. Hadoop's client has at most 5 MiB of
+# unacknowledged packets.
 unacknowledged_bytes: Final = 1 * MIB
-# While packets stream in, that many are acknowledged with one send.
+# While a client streams, this many packets are acknowledged with one send.
 acks_together_min: Final = 8
-# A client that has sent full packets and then pauses for this long may wait for acknowledgements.
+# A client that pauses for this long after full packets may be waiting for acknowledgements.
 ack_pause_s: Final = 0.1
 ack_pause_s_max: Final = 1.0
-# A smaller packet is one that a flush or the end of the block has cut off.
+# A smaller packet was cut off by a flush or by the end of the block.
 full_packet_bytes_min: Final = 32 * KIB
 
 
 class _Waiting(NamedTuple):
     seqno: int
-    #: Where the packet begins and ends in its block.
+    #: The offsets in the block at which the packet begins and ends.
     begin: int
     end: int
 
 
 class PacketAcks:
-    """The packets of one block that wait for their acknowledgement, in order."""
+    """The unacknowledged packets of one block, in order."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Waiting] = deque()
         self._largest = 0
         self._is_cut_off = False
         self._held_bytes = unacknowledged_bytes
-        #: How long to wait for another packet before what has come is published.
+        #: How long to wait for another packet before publishing the received bytes.
         self.pause_s = ack_pause_s
 
     def __bool__(self) -> bool:
@@ -51,13 +53,13 @@ class PacketAcks:
         self._is_cut_off = data_bytes < max(self._largest, full_packet_bytes_min)
 
     def due(self, forwarded: int) -> list[int]:
-        """Return the packets to acknowledge now. Later hops should have the block up to `forwarded`."""
+        """Return the packets to acknowledge now. Later hops should have received the block up to `forwarded`."""
         if self._is_cut_off or not self._waiting:
             return []
         newest = self._waiting[-1]
         safe = min(newest.begin, newest.end - self._held_bytes)
         if self._held_bytes == unacknowledged_bytes:
-            # A client that has fewer packets open could not go on.
+            # The client allows fewer unacknowledged packets than assumed, so it must not wait for later hops.
             safe = min(safe, forwarded)
             if len(self._waiting) < acks_together_min or self._waiting[acks_together_min - 1].end > safe:
                 return []
@@ -68,18 +70,18 @@ class PacketAcks:
 
     @property
     def is_awaited(self) -> bool:
-        """True if the client probably waits for the last packet, unless it has sent more already."""
+        """True if the client probably waits for the acknowledgement of the last packet."""
         return bool(self._waiting) and self._is_cut_off
 
     def paused(self) -> None:
-        """Record that no packet came for `pause_s`: the client is slow, or has fewer packets open than assumed."""
+        """Record a pause of `pause_s`: the client is slow, or allows fewer unacknowledged packets."""
         if len(self._waiting) > 1:
             self.pause_s = min(2 * self.pause_s, ack_pause_s_max)
         open_bytes = self._waiting[-1].end - self._waiting[0].begin
         self._held_bytes = min(self._held_bytes, open_bytes // 2)
 
     def published(self) -> list[int]:
-        """Return all packets, whose bytes are now published, to acknowledge them."""
+        """Return all packets to acknowledge, because their bytes are now published."""
         seqnos = [packet.seqno for packet in self._waiting]
         self._waiting.clear()
         return seqnos

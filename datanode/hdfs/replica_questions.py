@@ -1,4 +1,4 @@
-"""Answers HDFS's ClientDatanodeProtocol: how long a replica is, for who reads a file that is being written."""
+"""Answers HDFS's ClientDatanodeProtocol, which readers of an unfinished file ask for the length of a replica."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from peacefs.protocol.limits import KIB, hop_timeout_s
 from .transfer_socket import TransferSocket
 
 question_bytes_max: Final = 64 * KIB
-# As HDFS's ipc.server keeps a connection without calls: ipc.client.connection.maxidletime of clients.
+# Idle time after which a connection is closed, as in HDFS (ipc.client.connection.maxidletime).
 idle_questions_s: Final = 10.0
 
 _PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol"
@@ -42,17 +42,17 @@ _NO_PROTOCOL: Final = "org.apache.hadoop.ipc.RpcNoSuchProtocolException"
 
 
 class ReplicaQuestions:
-    """Serves connections of Hadoop's RPC, each on its thread. `TransferServer` calls it.
+    """Serves connections of Hadoop's RPC, each on its own thread. `TransferServer` calls it.
 
-    The protocol carries no block token, so clients of other machines learn nothing here. They need not ask: the
-    coordinator tells every reader the length of a file that is being written.
+    The protocol has no block tokens, so clients on other machines get no lengths. They need none, because the
+    coordinator tells every reader the length of an unfinished file.
     """
 
     def __init__(self, store: ReplicaStore) -> None:
         self._store = store
 
     def serve(self, socket: TransferSocket) -> None:
-        """Answer calls until the client ends. Raises BadRequest and PeerError."""
+        """Answer calls until the client disconnects. Raises BadRequest and PeerError."""
         reader = RequestReader(question_bytes_max)
         while socket.has_more(idle_questions_s):
             raw = socket.receive_some()

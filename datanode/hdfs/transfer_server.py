@@ -1,4 +1,4 @@
-"""Listens for clients of HDFS's data transfer protocol, and serves each on a thread of its own."""
+"""Listens for clients of HDFS's data transfer protocol, and serves each on its own thread."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ log = logging.getLogger("peacefs.hdfs")
 
 
 class TransferServer:
-    """The port of both protocols of HDFS's datanodes, from `start` to `stop`. The service makes it.
+    """The port for both protocols of HDFS's datanodes, from `start` to `stop`. The service makes it.
 
-    If there are too many connections, the oldest that has not made a request yet is closed for a new one.
+    If there are too many connections, the oldest one without a request is closed to admit a new one.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TransferServer:
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
         self._serving: set[TransferSocket] = set()
-        #: Connections without a whole request so far, oldest first.
+        #: Connections that have not sent a complete request yet, oldest first.
         self._silent: dict[TransferSocket, None] = {}
         self._stopping = threading.Event()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -69,7 +69,7 @@ class TransferServer:
         self._acceptor.start()
 
     def hang_up(self, wait_s: float) -> None:
-        """Accept nothing more, and close all connections. Return when all have ended, or after `wait_s`."""
+        """Stop accepting, and close all connections. Return when all have ended, or after `wait_s`."""
         self._stopping.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -81,7 +81,7 @@ class TransferServer:
             self._ended.wait_for(lambda: not self._serving, wait_s)
 
     def stop(self) -> None:
-        """Return when the last request has ended. Call `hang_up` first."""
+        """Wait until the last request has ended. Call `hang_up` first."""
         with self._lock:
             while self._serving:
                 self._ended.wait()
@@ -92,7 +92,7 @@ class TransferServer:
             try:
                 sock, address = self._listener.accept()
             except OSError as error:
-                # For example out of descriptors, until other connections end.
+                # For example because there are no free descriptors. Wait until other connections end.
                 if not self._stopping.wait(accept_retry_s):
                     log.warning("cannot accept a client of HDFS: %s", error.strerror or error)
                 continue
@@ -122,7 +122,7 @@ class TransferServer:
         thread.start()
 
     def _make_room(self) -> None:
-        """Close the connection that has been silent for longest."""
+        """Close the oldest connection without a request."""
         longest = next(iter(self._silent), None)
         if longest is not None:
             del self._silent[longest]

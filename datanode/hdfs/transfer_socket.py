@@ -30,7 +30,7 @@ from peacefs.protocol.hadoop.datatransfer_pb2 import PacketHeaderProto
 from peacefs.protocol.limits import KIB, last_word_timeout_s
 from peacefs.runtime.secret import is_loopback
 
-# What one call receives at most; a larger packet has its buffer grow as it comes.
+# Maximum number of bytes per receive call. For a larger packet, the buffer grows while it arrives.
 ahead_bytes: Final = 256 * KIB
 # A request or packet must be complete within this time after its first byte.
 begun_message_timeout_s: Final = 15.0
@@ -61,18 +61,18 @@ class TransferSocket:
         self._readable.register(sock, select.POLLIN)
         self._writable = select.poll()
         self._writable.register(sock, select.POLLOUT)
-        #: Received bytes that were not returned yet are those from `_at` to `_end`.
+        #: The bytes from `_at` to `_end` were received but not returned yet.
         self._buffer = bytearray(4 * KIB)
         self._at = self._end = 0
 
     # -- receiving -----------------------------------------------------------------------------------
 
     def has_more(self, timeout_s: float = 0.0) -> bool:
-        """Return whether there is something to read, or the end, within `timeout_s`."""
+        """Wait up to `timeout_s` for data or for the end of the stream; return whether either came."""
         return self._end > self._at or bool(self._readable.poll(max(0.0, timeout_s) * 1000))
 
     def begins_with(self, magic: bytes) -> bool:
-        """Return whether the client's first bytes are these; False if they do not come in time."""
+        """Return whether the client's first bytes are these. Return False if they do not arrive in time."""
         deadline_s = time.monotonic() + begun_message_timeout_s
         try:
             while self._end - self._at < len(magic):
@@ -84,7 +84,7 @@ class TransferSocket:
         return self._buffer[self._at :].startswith(magic)
 
     def receive_some(self) -> bytes:
-        """Return what has come; empty at the end."""
+        """Return some received bytes; empty at the end."""
         try:
             self._fill(1, time.monotonic() + begun_message_timeout_s)
         except PeerUnreachable:
@@ -100,7 +100,7 @@ class TransferSocket:
         return False
 
     def receive_operation(self, wait_s: float) -> Operation | None:
-        """Return the next operation; None if the client ends or says nothing for `wait_s`."""
+        """Return the next operation; None if the client disconnects or is silent for `wait_s`."""
         if not self.has_more(wait_s):
             return None
         deadline_s = time.monotonic() + begun_message_timeout_s
@@ -112,7 +112,7 @@ class TransferSocket:
             return decode_operation(self._take(OPERATION.size, deadline_s))
 
     def receive_request(self, kind: type[M]) -> M:
-        """Return the message of an operation. Raises BadRequest if the client ends in the middle of it."""
+        """Return the request message of an operation. Raises BadRequest if the client disconnects inside it."""
         with self._whole():
             return self.receive_message(kind)
 
@@ -126,7 +126,7 @@ class TransferSocket:
             raise BadRequest(error.message) from None
 
     def receive_message(self, kind: type[M], wait_s: float = begun_message_timeout_s) -> M:
-        """Return the next message that stands alone."""
+        """Return the next message without an operation header."""
         deadline_s = time.monotonic() + wait_s
         self._fill(1, deadline_s)
         while (found := decode_length(memoryview(self._buffer)[self._at : self._end])) is None:
@@ -149,7 +149,7 @@ class TransferSocket:
         return memoryview(self._buffer)[start : self._at]
 
     def _fill(self, count: int, deadline_s: float) -> None:
-        """Receive until there are `count` bytes. What was returned before becomes invalid."""
+        """Receive until the buffer has `count` bytes. This invalidates data returned earlier."""
         while self._end - self._at < count:
             if self._end == len(self._buffer) or (self._at and self._at + count > len(self._buffer)):
                 self._make_room(count)
@@ -166,7 +166,7 @@ class TransferSocket:
             self._end += came
 
     def _make_room(self, count: int) -> None:
-        """Move the bytes to the front. The buffer grows with what comes, not with what is announced."""
+        """Move unread bytes to the front. The buffer grows by received bytes, not by the announced size."""
         kept = bytes(memoryview(self._buffer)[self._at : self._end])
         size = len(self._buffer)
         if len(kept) == size:
@@ -184,7 +184,7 @@ class TransferSocket:
         self.send_all(delimited(message), timeout_s=timeout_s)
 
     def send_all(self, *buffers: Bytes, timeout_s: float, more: bool = False) -> None:
-        """Send all bytes. With `more`, the kernel waits for what follows."""
+        """Send all bytes. With `more`, the kernel waits for the next bytes before it sends a packet."""
         flags = socket.MSG_MORE if more else 0
         parts = [memoryview(buffer) for buffer in buffers if len(buffer)]
         deadline_s = time.monotonic() + timeout_s
@@ -202,7 +202,7 @@ class TransferSocket:
                 parts[0] = parts[0][sent:]
 
     def send_now(self, raw: bytes) -> None:
-        """Send a few bytes if the kernel has room for them; else do nothing."""
+        """Send a few bytes if the kernel has room for them; otherwise do nothing."""
         with contextlib.suppress(OSError):
             self._socket.send(raw)
 
@@ -235,12 +235,12 @@ class TransferSocket:
     # -- the end -------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
-        """Wake the thread that waits for the client. May be called on any thread."""
+        """Shut the connection down, which wakes the thread that uses it. May be called on any thread."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close_politely(self) -> None:
-        """Close after the client has read the last answer, or a moment: unread input would destroy it."""
+        """Close after the client has read the last answer, or soon. Unread input would make TCP discard it."""
         deadline_s = time.monotonic() + last_word_timeout_s
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""Limits the memory of blocks that are being written, for all clients together. Thread-safe."""
+"""Limits the total memory for blocks that are being written. Thread-safe."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ block_bytes_held_max: Final = 512 * MIB
 
 
 class WriteBudget:
-    """Counts the bytes of all blocks that wait to be published.
+    """Counts the unpublished bytes of all blocks.
 
-    A writer that gets no more publishes what it holds and then waits, so writers never wait for each other.
+    A writer that cannot get more memory publishes what it holds before it waits. So writers never wait for each
+    other.
     """
 
     def __init__(self, bytes_max: int = block_bytes_held_max) -> None:
@@ -30,7 +31,7 @@ class WriteBudget:
             return True
 
     def take(self, count: int, timeout_s: float) -> None:
-        """Wait for `count` bytes. Raises Overloaded."""
+        """Wait until `count` bytes are free. Raises Overloaded on timeout."""
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
             while self._free < count:

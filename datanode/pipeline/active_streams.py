@@ -67,10 +67,10 @@ class StreamsUnderWay:
             self._epoch = epoch
 
     def begin(self, token: ChunkWrite, now_s: float) -> ActiveStream:
-        """Record that a chunk is being received. A retry is recorded besides an attempt that has not ended.
+        """Record that a chunk is being received. A retry is recorded in addition to an attempt that has not ended.
 
-        At the head, raises GrantLapsed for a grant of an earlier epoch. The new coordinator was not told of that
-        stream, and may have granted its place to others.
+        If the pipeline begins here, raises GrantLapsed for a grant of an earlier epoch. The new coordinator does
+        not know that stream, and may have given its place to others.
         """
         with self._lock:
             if token.nodes[0] == self.node and epoch_of(token.chunk) < self._epoch:

@@ -35,7 +35,7 @@ from .write_permits import Place, WritePermits, acknowledgement_wait_min
 
 @dataclass(slots=True, eq=False)
 class SmallWrite(SmallRequest):
-    """A request to write a whole chunk, and how far it has come."""
+    """A request to write a whole chunk, and its progress."""
 
     opening: WriteChunk
     data: bytes
@@ -70,13 +70,13 @@ class BatchHop:
         self._clock = clock
         self._hop_timeout_s = hop_timeout_s
         self._node = streams.node
-        #: Next hops that answer without tags, in order. Send them one chunk at a time, not a batch.
+        #: Next hops that answer in order, without tags. Send them single chunks, no batches.
         self._ordered_hops: set[NodeId] = set()
 
     def admit(
         self, writes: Sequence[SmallWrite]
     ) -> tuple[list[list[SmallWrite]], list[tuple[SmallWrite, PeacefsError]]]:
-        """Check and stage chunks. Return groups to receive independently, and the refused chunks with errors."""
+        """Check and stage chunks. Return groups to receive independently, and errors of refused chunks."""
         groups: dict[object, list[SmallWrite]] = {}
         refused: list[tuple[SmallWrite, PeacefsError]] = []
         now_s = self._clock()
@@ -172,7 +172,7 @@ class BatchHop:
         while not link.is_over():
             answers = yield from link.answers(now_s, sent_s, waits_until_s)
             now_s = self._clock()
-            # While this hop's own disk worked, nobody looked for answers: leave that time out.
+            # This hop did not receive answers while its own disk worked, so do not count that time.
             waited_s = now_s - sealed_s + sent_s - began_s
             complete: list[tuple[SmallWrite, list[Receipt], float]] = []
             failed: list[tuple[SmallWrite, PeacefsError]] = []

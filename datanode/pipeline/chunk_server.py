@@ -1,5 +1,6 @@
-"""Answers reads of one replica: sends its blocks as packets with the stored checksums, which the reader verifies.
-A reader on this host may get the open file and the checksums instead.
+"""Answers reads of one replica: sends its blocks as packets with the stored checksums.
+
+The reader verifies the checksums. A reader on this host may get the open file and the checksums instead.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class SmallRead(SmallRequest):
 class ChunkServer:
     """Sends chunks to readers, and reads them for the gateway. One instance serves all connections of a datanode.
 
-    A token is checked, if the reader is remote, before anything is read. A corrupt replica found here is reported.
+    Tokens of remote readers are checked before anything is read. Corrupt replicas found here are reported.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class ChunkServer:
         yield from answer_all(answers)
 
     def _send_later(self, read: SmallRead) -> fx.Steps[None]:
-        """Answer a request whose data is not in memory, or which fails."""
+        """Answer a request whose data is not in memory, or a request that fails."""
         answer: Message
         data = b""
         try:
@@ -150,7 +151,7 @@ class ChunkServer:
         return bytes(piece)
 
     def is_small(self, chunk: ChunkId, bytes_max: int) -> bool:
-        """Return whether a read of a chunk has a short answer: at most `bytes_max` bytes of data, or an error."""
+        """Return whether the answer to a read is short: at most `bytes_max` bytes of data, or an error."""
         replica = self._store.find(chunk)
         return replica is None or replica.length <= bytes_max
 
@@ -172,7 +173,7 @@ class ChunkServer:
         return plan
 
     def open_for_remote(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
-        """Open a replica as `open` does, for a reader whose token was not checked. Raises AccessDenied, too."""
+        """Open a replica as `open` does, but check the token first. Also raises AccessDenied."""
         self._check(request.token, request.chunk)
         return (yield from self.open(request))
 

@@ -22,12 +22,13 @@ from .hop import PipelineHop
 from .requester import Requester, failure_of
 from .small_requests import SmallRequests
 
-# Number of requests under way at a datanode above which each connection may have only one: 60 MiB of small chunks.
+# Number of requests under way at a datanode above which each connection may have only one. This many small chunks
+# take 60 MiB.
 small_requests_max: Final = 4096
 
 
 class DataRequests:
-    """Answers the requests of all connections of a datanode. Knows neither sockets nor threads."""
+    """Answers the requests of all connections of a datanode. Independent of sockets and threads."""
 
     def __init__(
         self, hop: PipelineHop, server: ChunkServer, *, one_by_one: Callable[[], bool] = lambda: False
@@ -124,5 +125,5 @@ class DataRequests:
 
 
 def _read_in_full(request: Message) -> bool:
-    """Return whether no further part of a failed request can arrive."""
+    """Return whether a failed request has been received completely."""
     return isinstance(request, ReadChunk | RequestDescriptor) or (isinstance(request, WriteChunk) and request.last)

@@ -225,7 +225,7 @@ class PipelineHop:
         self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: Place, watch: _Stopwatch
     ) -> fx.Steps[list[Receipt]]:
         """Return the receipts of the hops after this one, if they hold exactly what this one holds."""
-        # Even if this hop's own disk took long, an acknowledgement that has arrived is still read.
+        # An answer that has arrived is read even if this hop's own disk took long.
         sealing_s = watch.looked_s - watch.forwarded_s
         timeout_s = max(place.link_timeout_s - sealing_s, self.hop_timeout_s * acknowledgement_wait_min)
         receipts = yield from onward.acknowledgement(

@@ -41,7 +41,7 @@ class LatencySamples:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def took(self, now_s: float, node: NodeId, seconds: float, size: int = 0, *, chunks: int = 1) -> None:
-        """Add the times of `chunks` chunks of `size` bytes each, served together. Each took `seconds`.
+        """Record the times of `chunks` chunks of `size` bytes each, served together. Each took `seconds`.
 
         `node` is the successor, or this datanode for its own disk.
         """

@@ -87,7 +87,7 @@ class DataListeners:
                 # A local connection has no peer address.
                 connection = SocketConnection(sock, f"{address[0]}:{address[1]}" if address else "a local socket")
             except OSError as error:
-                # For example out of descriptors, until other connections end.
+                # For example because there are no free descriptors. Wait until other connections end.
                 if not self._closing.wait(accept_retry_s):
                     log.warning("cannot accept a data connection: %s", error.strerror or error)
                 continue

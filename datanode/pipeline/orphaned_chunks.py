@@ -1,6 +1,6 @@
-"""Keeps for a moment what a hop has received of large chunks whose upstream hop died.
+"""Keeps the received part of a large chunk for a moment if the predecessor in the pipeline died.
 
-A client of HDFS then goes on with a later hop, and does not send again what was acknowledged to it (decision 82).
+An HDFS client then continues with a later hop, and does not resend acknowledged bytes (decision 82).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from peacefs.runtime import effects as fx
 
 orphans_kept_s: Final = 60.0
 orphans_kept_max: Final = 16
-# Shorter chunks are not kept. A client of HDFS hears of none before it is whole.
+# Shorter chunks are not kept. HDFS clients get no acknowledgement for them before they are complete.
 orphan_bytes_min: Final = 1 * MIB
-# How much of such a chunk is read at once: a whole number of checksum blocks.
+# The number of bytes read at once from such a chunk: a multiple of the checksum block size.
 orphan_piece_bytes: Final = 1 * MIB
 
 
 class OrphanedChunks:
-    """The unfinished chunks of one datanode whose writer may come back. Thread-safe.
+    """The unfinished chunks of one datanode whose writer may return. Thread-safe.
 
-    Each is owned by this until it is taken or discarded. `clock` returns monotonic seconds.
+    This object owns each chunk until it is taken or discarded. `clock` returns monotonic seconds.
     """
 
     def __init__(self, store: ReplicaStore, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,9 +41,9 @@ class OrphanedChunks:
         self._changed = threading.Condition()
 
     def give_up(self, staged: Staged, token: ChunkWrite, fault: PeacefsError) -> fx.Steps[None]:
-        """End a chunk that cannot be received any more: keep it if its upstream hop has died, or discard it.
+        """End a chunk that cannot be received completely: keep it if the predecessor died, otherwise discard it.
 
-        Clients of HDFS, and copies, have no grants.
+        Only chunks without grants are kept: those of HDFS clients, and copies.
         """
         is_upstream = isinstance(fault, PeerUnreachable | PeerTimeout) and fault.culprit is None
         if not is_upstream or token.grant or staged.length < orphan_bytes_min:
@@ -59,7 +59,7 @@ class OrphanedChunks:
                 yield from self._store.discard(each[0])
 
     def discard_old(self) -> fx.Steps[None]:
-        """Discard what nobody has asked for in time. Call this regularly."""
+        """Discard chunks that nobody took in time. Call this regularly."""
         with self._changed:
             old_s = self._clock() - orphans_kept_s
             old = [staged for staged, since_s in self._kept.values() if since_s < old_s]
@@ -69,9 +69,9 @@ class OrphanedChunks:
             yield from self._store.discard(staged)
 
     def read(self, staged: Staged, offset: int) -> fx.Steps[bytes]:
-        """Return the next verified bytes of a chunk that was taken; empty at its end.
+        """Return the next verified bytes of a taken chunk; empty at its end.
 
-        Raises ChecksumMismatch, DiskFault.
+        Raises ChecksumMismatch or DiskFault.
         """
         end = min(offset + orphan_piece_bytes, staged.length)
         if offset == end:
@@ -83,13 +83,13 @@ class OrphanedChunks:
         return data
 
     def discard(self, staged: Staged) -> fx.Steps[None]:
-        """Discard a chunk that was taken."""
+        """Discard a taken chunk."""
         return self._store.discard(staged)
 
     def take(self, chunks: Collection[ChunkId], length: int, timeout_s: float) -> Staged | None:
-        """Return one of these chunks of which at least `length` bytes came; None if there is none in time.
+        """Return one of these chunks with at least `length` bytes; None if none appears in time.
 
-        The hop may not have noticed yet that its upstream died. The caller must discard the chunk.
+        The hop may not have noticed yet that its predecessor died. The caller must discard the chunk.
         """
         deadline_s = self._clock() + timeout_s
         with self._changed:

@@ -40,7 +40,7 @@ class Requester:
         return not self._in_flight or (tag != 0 and not is_crowded and self._in_flight < requests_in_flight_max)
 
     def begun(self) -> None:
-        """Count an accepted request. Every counted request must be answered or hung up on."""
+        """Count an accepted request. Each one must later be answered, or its connection closed."""
         with self._lock:
             self._in_flight += 1
         self._count(1)
@@ -64,7 +64,7 @@ class Requester:
             try:
                 yield from fx.send_frames(self.connection, sending, timeout_s=self._answer_timeout_s)
             except PeerError:
-                # Part of a frame may have gone out.
+                # A part of a frame may have been sent.
                 yield from fx.close(self.connection)
             self._answered(len(sending))
 

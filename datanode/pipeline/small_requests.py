@@ -33,7 +33,7 @@ class SmallRequests:
     """
 
     def __init__(self, hop: BatchHop, server: ChunkServer, one_by_one: Callable[[], bool]) -> None:
-        """While `one_by_one` returns True, no request counts as small, so that each is traced and timed alone."""
+        """While `one_by_one` returns True, no request is small, so that each is traced and timed alone."""
         self._hop = hop
         self._server = server
         self._one_by_one = one_by_one
@@ -43,7 +43,7 @@ class SmallRequests:
         self._last_bytes = 0
 
     def takes(self, frame: Frame) -> bool:
-        """Return whether a request is small, so that `add` accepts it."""
+        """Return True if a request is small. Only small requests may be passed to `add`."""
         request = frame.message
         if self._one_by_one():
             return False

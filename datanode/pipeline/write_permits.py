@@ -20,7 +20,7 @@ from peacefs.protocol.limits import grant_clock_slack_s
 from peacefs.protocol.messages import Hop, WriteChunk
 from peacefs.protocol.tokens import ChunkWrite, Signer
 
-# However long this hop's own disk took, it waits for acknowledgements for this part of a hop's timeout.
+# A hop always waits for acknowledgements for this fraction of its timeout, however long its own disk took.
 acknowledgement_wait_min: Final = 0.1
 
 
@@ -69,7 +69,7 @@ class WritePermits:
         )
 
     def ascribe(self, fault: PeacefsError, place: Place) -> None:
-        """Name the culprit of an error of this hop or before it. Errors of later hops name theirs already."""
+        """Name the culprit of an error of this hop or an earlier one. Errors of later hops already name theirs."""
         if fault.culprit is not None:
             return
         if isinstance(fault, PeerError) and not isinstance(fault, BrokenSeal):

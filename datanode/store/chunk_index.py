@@ -1,4 +1,4 @@
-"""Maps each replica on a disk to its place. This is all that is kept in memory about a replica.
+"""Maps each replica on a disk to its place. Nothing else is kept in memory about a replica.
 
 A place is packed into 24 bytes, so that a replica costs about 150 bytes including its key and hash table slot.
 Thread-safe; each method is atomic.
@@ -45,7 +45,7 @@ class ChunkIndex:
         return None if packed is None else IndexedPlace(*_PLACE.unpack(packed))
 
     def publish(self, chunk: ChunkId, place: IndexedPlace) -> IndexedPlace | None:
-        """Store `place` unless there is a higher version. Return the place that lost, old or new, if any."""
+        """Store `place` unless there is a higher version. Return the superseded place, old or new, if any."""
         with self._lock:
             present = self.find(chunk)
             if present is not None and present.version > place.version:
@@ -54,7 +54,7 @@ class ChunkIndex:
             return present
 
     def move(self, chunk: ChunkId, source: IndexedPlace, target: IndexedPlace) -> bool:
-        """Replace `source` by `target`. Return False if another place is stored by now."""
+        """Replace `source` by `target`. Return False if `source` is no longer stored."""
         with self._lock:
             if self._packed.get(chunk) != _PLACE.pack(*source):
                 return False
@@ -71,7 +71,7 @@ class ChunkIndex:
             return present
 
     def forget(self, chunk: ChunkId, place: IndexedPlace) -> bool:
-        """Remove `place`. Return False if another place is stored by now."""
+        """Remove `place`. Return False if `place` is no longer stored."""
         with self._lock:
             if self._packed.get(chunk) != _PLACE.pack(*place):
                 return False

@@ -299,7 +299,7 @@ class ChunkStore:
             if (yield from self._is_sound(staged, sealed)):
                 yield from self.discard(staged)
                 return sealed
-            # The existing replica has become corrupt; the new bytes replace it.
+            # The existing replica has become corrupt. The new bytes replace it.
             yield from self._delete(staged.chunk, staged.version)
         place = IndexedPlace(staged.version, staged.length)
         if staged.file is None:
@@ -371,7 +371,7 @@ class ChunkStore:
             raise
 
     def _in_turn(self, chunk: ChunkId, steps: fx.Steps[T]) -> fx.Steps[T]:
-        """Run `steps` when no other seal or delete of the chunk is under way."""
+        """Run `steps` while no other seal or delete of the chunk is under way."""
         mine = fx.Ticket()
         while True:
             with self._lock:

@@ -59,7 +59,7 @@ class Compactor:
     def _round(self) -> fx.Steps[Compaction]:
         dead = [segment for segment, needed_bytes in self._segments.closed() if needed_bytes == 0]
         yield from self._remove(dead)
-        # Not earlier, so that no tombstones are written for records of removed segments.
+        # Do this last, so that no tombstones are written for records of removed segments.
         yield from self._log.flush()
         moved_chunks = 0
         wasteful = self._most_wasteful()

@@ -41,13 +41,13 @@ def is_read_only(error: OSError) -> bool:
 
 
 def named_fault(error: OSError, doing: str) -> ChunkError:
-    """Return our error for a disk error that happened while `doing`."""
+    """Return DiskFull or DiskFault for an OSError that happened while `doing`."""
     kind = DiskFull if is_no_room(error) else DiskFault
     return kind(f"{doing}: {error.strerror or error}")
 
 
 def close_quietly(file: fx.File) -> fx.Steps[None]:
-    """Close a file, ignoring errors: everything important about it is already known."""
+    """Close a file and ignore errors, because the caller already knows the result that matters."""
     with contextlib.suppress(OSError):
         yield from fx.close_file(file)
 

@@ -47,7 +47,7 @@ class LargeChunks:
         self._serials = itertools.count(1)
         self._lock = threading.Lock()
         self._used_bytes = 0
-        #: Directories whose names are durable.
+        #: Directories whose entry in the parent is durable.
         self._folders: set[str] = set()
 
     @property

@@ -13,7 +13,7 @@ changes_per_heartbeat: Final = 8000
 
 
 class SharedChanges:
-    """Changes for several coordinators, each of which receives all of them in its own time."""
+    """Changes for several coordinators, each of which takes all of them at its own pace."""
 
     def __init__(self) -> None:
         self._takers: list[ReplicaChanges] = []

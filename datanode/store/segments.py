@@ -81,7 +81,7 @@ class NewRecord:
 
 
 class Tombstone(NamedTuple):
-    """A dead record whose tombstone is not written yet."""
+    """A dead record whose tombstone has not been written yet."""
 
     chunk: ChunkId
     place: IndexedPlace
@@ -137,7 +137,7 @@ class Segments:
         with self._lock:
             return sum(segment.live_bytes for segment in self._segments.values())
 
-    # -- life and death of records -----------------------------------------------------------------
+    # -- live and dead records ---------------------------------------------------------------------
 
     def install(self, segment: Segment, offset: int, new: NewRecord) -> None:
         """Point the index at a record that is safe on the disk, and kill the record that it replaces."""
@@ -157,7 +157,7 @@ class Segments:
             self.kill(new.chunk, loser)
 
     def release(self, place: IndexedPlace) -> None:
-        """Count a record as dead without a tombstone: its segment will be removed, or a better one outlives it."""
+        """Count a record as dead without a tombstone: its segment will be removed, or a better copy exists."""
         with self._lock:
             segment = self._segments.get(place.segment)
             if segment is not None:
@@ -170,7 +170,7 @@ class Segments:
             self._waiting.append(Tombstone(chunk, place))
 
     def lose(self, chunk: ChunkId, place: IndexedPlace) -> None:
-        """Report a live record that is unreadable, unless it was replaced by now."""
+        """Report an unreadable live record as lost, unless it was replaced by now."""
         if self._index.forget(chunk, place):
             self.release(place)
             self._on_lost(Replica(chunk, place.version, place.length))

@@ -36,9 +36,10 @@ THREE_REPLICAS = (Template.SAME_RACK, Template.OTHER_RACK, Template.SAME_RACK)
 
 @dataclass(slots=True)
 class PathRequest:
-    """The triple (w, r, k), and nodes that must not be chosen. With `on_writer` the first replica is on w. This is
-    for clusters that need the writer's node, and for writers outside the cluster, for which w is the first
-    receiver.
+    """The triple (w, r, k), and the nodes that must not be chosen.
+
+    With `on_writer` the first replica is on w. This is for clusters that need the writer's node, and for writers
+    outside the cluster, for which w is the first receiver.
     """
 
     w: str
@@ -68,9 +69,10 @@ def schedule_timestep(
     templates: Sequence[Template],
     rng: Random,
 ) -> PathPlan:
-    """Run Algorithm 1. `residual` are the remaining capacities of this timestep, in the order of `graph.edges`; it
-    is not modified. When a chunk of a request cannot be placed, the rest of the request is left for the next
-    step.
+    """Run Algorithm 1 for one timestep.
+
+    `residual` are the remaining capacities of this timestep, in the order of `graph.edges`; it is not modified. If
+    a chunk of a request cannot be placed, the rest of the request is left for the next step.
     """
     paths: list[tuple[int, list[str]]] = []
     unscheduled: list[PathRequest] = []
@@ -157,8 +159,9 @@ def create_constraint(template: Template, graph: Graph, request: PathRequest, no
 def randomized_shortest_path(
     graph: Graph, residual: Sequence[int], source: str, constraint: Constraint, rng: Random
 ) -> list[int] | None:
-    """Return the edges of a cheapest path from the sending process of `source` to the receiving process of an
-    allowed node; None if there is none. Edges are tried in random order, to choose between equal destinations.
+    """Return the edges of a cheapest path from the sender `source` to an allowed receiver; None if there is none.
+
+    Edges are tried in random order, to choose between equal destinations.
     """
     start = graph.position[Vertex(Role.SEND, source)]
     arrived_by: dict[int, int] = {}
@@ -190,6 +193,6 @@ def _edges_to(graph: Graph, arrived_by: dict[int, int], at: int) -> list[int]:
 
 
 def loopback(graph: Graph, residual: Sequence[int], node: str) -> list[int] | None:
-    """Return the path to the writer's own disk, which uses only its receiving edge; None if that is full."""
+    """Return the path to the writer's own disk, which uses only its receiving edge; None if that edge is full."""
     (edge,) = graph.leaving[graph.position[Vertex(Role.DOWN, node)]]
     return [edge] if residual[edge] > 0 else None

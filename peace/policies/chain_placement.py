@@ -31,17 +31,19 @@ _NO_LIMIT = 1 << 30
 class Share(Enum):
     """The share of the slots of nodes and the streams of links that a chunk may use."""
 
-    #: Half of them, at least one: bulk writes, which leave the rest to others.
+    #: Bulk writes: half of the slots and streams, at least one. The rest is left to others.
     HALF = "half"
     ALL = "all"
-    #: One more on each link, and on each node that has several slots: small sets, while the cluster keeps up.
+    #: Small sets, while the cluster keeps up: one more stream on each link, one more slot on nodes that have
+    #: several.
     ONE_MORE = "one more"
 
 
 @dataclass(slots=True)
 class PlacedChain:
-    """A pipeline for one chunk: the nodes that store it, the nodes of the cluster that send it, and the numbers of
-    the switch links that it crosses. `bulk` chains count against the half that bulk writes may use.
+    """A pipeline for one chunk: the nodes that store it, the nodes that send it, and the switch links it crosses.
+
+    `links` are numbers of switch links. `bulk` chains count against the half for bulk writes.
     """
 
     nodes: list[NodeLoad]
@@ -61,7 +63,7 @@ class Loads:
 class ChainPlacement:
     """Finds chains in one topology and counts the load of the reserved chains, for ExpressPolicy.
 
-    Invariant: the loads of nodes and links are exactly those of the chains that were reserved or adopted and not
+    Invariant: the loads of nodes and links are exactly those of the chains that were reserved or adopted, and not
     given back. `place` does not change them.
     """
 
@@ -89,11 +91,11 @@ class ChainPlacement:
         self._link_streams = calibration.link_streams
         number = {hop: number for number, hop in enumerate(self._link_streams)}
         self._link_free = list(self._link_streams.values())
-        #: The streams that bulk writes may still begin on each link.
+        #: The number of streams that bulk writes may still begin on each link.
         self._link_free_for_bulk = [_half(streams) for streams in self._link_streams.values()]
-        #: The nodes whose half for bulk writes is used.
+        #: The nodes on which bulk writes use their half.
         self._full_of_bulk: set[str] = set()
-        #: The share that the chunk may use for which `place` is looking.
+        #: The share of the chunk that `place` is placing.
         self._share = Share.ALL
         routes = Routes(topology)
         #: The cheapest routes by source and target rack, as numbers of links.
@@ -102,7 +104,7 @@ class ChainPlacement:
             for a in topology.racks
         ]
         self._reaches = Reaches(self.racks, self.nodes, self._recruit_slow_nodes)
-        #: How often slow nodes were given slots because the cluster needed them.
+        #: The number of times that slow nodes were given slots because the cluster needed them.
         self.recruited = 0
 
     def _recruit_slow_nodes(self) -> bool:
@@ -121,8 +123,9 @@ class ChainPlacement:
         return not self.nodes.keys() <= exclude
 
     def is_hopeless(self, writer: str | None, replicas: int) -> bool:
-        """Return True if there is certainly no room now for a chunk of any writer in this rack that excludes no
-        node. Checks only totals per rack, so False does not mean that there is room. If True, `place` would use no
+        """Return True if there is certainly no room now for any chunk from this rack that excludes no node.
+
+        Checks only totals per rack, so False does not mean that there is room. If True, `place` would use no
         random numbers.
         """
         self._share = Share.ALL
@@ -200,9 +203,7 @@ class ChainPlacement:
         return None
 
     def _one_rack_takes(self, count: int, home: RackLoad, other: RackLoad | None) -> bool:
-        """Return whether some rack except `home` can be reached and can take `count` replicas. `other`, which can
-        be reached, is tried first.
-        """
+        """Return whether some reachable rack except `home` can take `count` replicas. `other` is tried first."""
         if other is not None and self._takes_last(other) >= count:
             return True
         return any(
@@ -214,7 +215,7 @@ class ChainPlacement:
         return len(rack.nodes) if self._share is Share.ONE_MORE else _takes_last(rack)
 
     def _home_of_a_stranger(self, exclude: frozenset[str]) -> RackLoad | None:
-        """Return the rack with the largest free share, where the chain of a writer outside the cluster begins."""
+        """Return the rack with the largest free share, where the chain for a writer outside the cluster begins."""
         racks = [rack for rack in self.racks if any(node.name not in exclude for node in rack.nodes)]
         if not racks and self._recruit_slow_nodes():
             return self._home_of_a_stranger(exclude)
@@ -229,7 +230,7 @@ class ChainPlacement:
         return at_writer.receiving < slots and at_writer.name not in exclude
 
     def _roomiest_other(self, home: RackLoad) -> RackLoad | None:
-        """Return the rack with the largest free share among those to which links have a free stream now."""
+        """Return the rack with the largest free share to which a route with free streams leads."""
         best, best_share = None, -1.0 if self._share is Share.ONE_MORE else 0.0
         for rack in self.racks:
             if rack.share > best_share and rack is not home and self._open_way(home, rack) is not None:
@@ -237,8 +238,9 @@ class ChainPlacement:
         return best
 
     def _open_way(self, source: RackLoad, target: RackLoad, used: Sequence[int] = ()) -> list[int] | None:
-        """Return the route whose fullest link has the most free streams, not counting those in `used`; None if
-        every route has a full link.
+        """Return the route whose fullest link has the most free streams; None if every route has a full link.
+
+        Links in `used` count as having one stream less.
         """
         best, most = None, -1 if self._share is Share.ONE_MORE else 0
         free = self._link_free
@@ -294,8 +296,9 @@ class ChainPlacement:
     def _pick_around(
         self, chain: PlacedChain, home: RackLoad, away: int, in_one_max: int, barred: set[str]
     ) -> bool:
-        """Add nodes of several racks, at most `in_one_max` per rack. The next rack is always the nearest one, so
-        that no link is crossed twice.
+        """Pick nodes of several racks, at most `in_one_max` per rack.
+
+        The next rack is always the nearest one, so that no link is crossed twice.
         """
         at, unvisited = home, [rack for rack in self.racks if rack is not home]
         while away and unvisited:
@@ -355,9 +358,7 @@ class ChainPlacement:
     # -- taking over -----------------------------------------------------------------------------
 
     def adopt(self, writer: str | None, names: Sequence[str], *, bulk: bool = False) -> PlacedChain:
-        """Reserve a chain for a chunk that is already being written, even if there is no room. Unknown nodes are
-        left out.
-        """
+        """Reserve a chain for a chunk that is already being written, even without room. Ignores unknown nodes."""
         nodes = [self.nodes[name] for name in names if name in self.nodes]
         at_writer = self.nodes.get(writer) if writer is not None else None
         route = [at_writer, *nodes] if at_writer is not None and at_writer not in nodes else nodes

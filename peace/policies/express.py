@@ -42,7 +42,7 @@ BEGUN_S = 1.5
 CHUNKS_PER_WRITER = 4
 CHUNKS_PER_WRITER_NETWORK_BOUND = 2
 
-#: Maximum outgoing streams of a node that forwards chunks.
+#: Maximum number of outgoing streams of a node that forwards chunks.
 SENDS_MAX = 4
 
 
@@ -78,7 +78,7 @@ class ExpressPolicy(Policy):
         self._lane = SmallLane(topology, rng, writer_holds_replica=writer_holds_replica)
         self._placement = self._placement_for(topology)
         self._order = WaitingOrder()
-        #: Sets that have changed since they were last put in order; and sets with small chunks waiting.
+        #: Sets that have changed since the order was last updated, and sets with waiting small chunks.
         self._changed: dict[str, None] = {}
         self._small: set[str] = set()
 
@@ -108,7 +108,7 @@ class ExpressPolicy(Policy):
     def loads(self) -> Loads:
         return self._placement.loads()
 
-    # -- what the policy is told -------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------
 
     def _hear(self, event: Event, now_s: float) -> None:
         super()._hear(event, now_s)
@@ -147,7 +147,7 @@ class ExpressPolicy(Policy):
         if not self._in_flight[writer]:
             del self._in_flight[writer]
 
-    # -- what it decides ---------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------------------
 
     def _admit(self, now_s: float) -> list[Grant]:
         self._take_in_changes()
@@ -183,16 +183,14 @@ class ExpressPolicy(Policy):
         return bool(self._chains) and since_s is not None and now_s - since_s >= self._patience_s
 
     def _serve_overdue(self, now_s: float, grants: list[Grant]) -> bool:
-        """Grant a chunk of a less urgent set that has waited too long. Return False if nobody else may be
-        served.
-        """
+        """Grant a chunk of an overdue, less urgent set. Return False if no other set may be served."""
         return True
 
     def _note_refused(self, kind: WaitingKind, pending: PendingSet) -> None:
-        """Take note of the first set of a class that is refused in a walk."""
+        """Record the first set of a class that is refused in a walk."""
 
     def _take_in_changes(self) -> None:
-        """Update the order with the sets that have changed since the last time."""
+        """Update the order with the sets that have changed since the last update."""
         for name in self._changed:
             pending = self._ledger.find(name)
             if pending is None:
@@ -207,8 +205,9 @@ class ExpressPolicy(Policy):
         self._changed.clear()
 
     def _value(self, pending: PendingSet) -> int:
-        """Return the rank of a set; the smallest is served first. Terms that are equal for all sets, or for all
-        sets of a rack, are left out.
+        """Return the rank of a set; the smallest is served first.
+
+        Omits terms that are equal for all sets, or for all sets of a rack.
         """
         asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
         return pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
@@ -217,8 +216,10 @@ class ExpressPolicy(Policy):
         return WaitingKind(self._rack_of(pending), pending.write_set.replication, not pending.exclude)
 
     def _ahead_bytes(self) -> dict[tuple[WriteClass, str | None], int]:
-        """Return the head start of each rack's sets in bytes: the time that the links out of the rack need for all
-        unfinished bytes of its writers, counted like waiting time.
+        """Return the head start of each rack's sets in bytes.
+
+        It is the time that the links out of the rack need for all unfinished bytes of its writers, counted like
+        waiting time.
         """
         leaves = self._bytes_s_out_of_rack
         return {

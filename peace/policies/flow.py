@@ -22,8 +22,8 @@ from .algorithm1 import PathPlan, PathRequest, Template, schedule_timestep, temp
 from .flow_network import RackFlow, Room
 from .rack_load import NodeLoad, RackLoad
 
-#: A request is postponed to the next step after this many batches without success. One failure is not enough: a
-#: flow may mix up the routes of different chunks, and the next, smaller batch may not.
+#: A request is postponed to the next step after this many unsuccessful batches. One failure is not enough: a flow
+#: may mix up the routes of different chunks, and the next, smaller batch may succeed.
 _FAILURES_MAX = 2
 
 
@@ -63,9 +63,10 @@ class FlowScheduler:
         templates: Sequence[Template],
         rng: Random,
     ) -> PathPlan:
-        """Plan one step. If the flows place no chunk of the first request, Algorithm 1 places one, and the rest of
-        the step is planned again. So the oldest request gets a chunk in every step that begins with an empty
-        graph.
+        """Plan one step.
+
+        If the flows place no chunk of the first request, Algorithm 1 places one, and the rest of the step is
+        planned again. So the oldest request gets a chunk in every step that begins with an empty graph.
         """
         if graph is not self._graph:
             self._graph = graph
@@ -141,8 +142,9 @@ class _Step:
         self._nodes = {name: self._node(name) for name in cables}
 
     def _node(self, name: str) -> NodeLoad:
-        """Return a server's load according to its edges. A smaller sending capacity counts as streams being
-        sent.
+        """Return a server's load according to its edges.
+
+        A smaller sending capacity counts as streams that are being sent.
         """
         cables = self._cables[name]
         node = NodeLoad(name, self._racks[self._graph.topology.servers[name].rack], cables.receives, 1.0)
@@ -167,8 +169,10 @@ class _Step:
     # -- batches ---------------------------------------------------------------------------------
 
     def _batch(self, hopeful: Sequence[int]) -> list[_Chunk]:
-        """Return chunks, oldest requests first, as many as the cluster's free slots and the free sending streams
-        of each writer and its rack allow.
+        """Return the next chunks to plan, oldest requests first.
+
+        Their number is limited by the cluster's free slots, and by the free sending streams of each writer and its
+        rack.
         """
         room = sum(rack.free_slots for rack in self._racks.values())
         at_home = next((n for n, t in enumerate(self._templates) if t is not Template.SAME_RACK), 0)
@@ -228,9 +232,10 @@ class _Step:
         return arrived
 
     def _room(self, batch: Sequence[_Chunk], template: Template, level: int) -> dict[str, Room]:
-        """Return how many chunks each rack can receive in this hop. Each chunk needs additional slots for later
-        replicas in the same rack. If chunks must leave their rack, a rack gets at most the chunks of the
-        others.
+        """Return how many chunks each rack can receive in this hop.
+
+        Each chunk needs additional slots for later replicas in the same rack. If chunks must leave their rack, a
+        rack gets at most the chunks from other racks.
         """
         following = self._templates[level + 1 : max(chunk.request.r for chunk in batch)]
         stay = next((n for n, later in enumerate(following) if later is not Template.SAME_RACK), len(following))
@@ -253,7 +258,7 @@ class _Step:
         return True
 
     def _move(self, chunk: _Chunk, rack: RackLoad, links: list[int], level: int) -> bool:
-        """Place the next replica on a server of the rack, over these links; if impossible, release the chunk."""
+        """Place the next replica on a server of the rack, over these links. If impossible, release the chunk."""
         sends_on = chunk.request.r > level + 1
         barred = {chunk.request.w, *chunk.request.exclude, *(node.name for node in chunk.nodes)}
         target = None

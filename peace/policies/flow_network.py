@@ -106,8 +106,9 @@ class RackFlow:
     def solve(
         self, racks: Sequence[str], residual: Sequence[int], room: Mapping[str, Room]
     ) -> list[FlowPath | None]:
-        """Route one chunk from each of `racks`; earlier chunks are preferred. None for a chunk that cannot be
-        routed within the residual capacities and the room.
+        """Route one chunk from each of `racks`; prefer earlier chunks.
+
+        The result is None for a chunk that cannot be routed within the residual capacities and the room.
         """
         sent, leaving = self._optimum(racks, residual, room)
         ways = [self._walk(rack, leaving) if is_sent else None for rack, is_sent in zip(racks, sent, strict=True)]
@@ -151,7 +152,7 @@ class RackFlow:
         return [flow > 0 for flow in flows[first : first + count]], leaving
 
     def _walk(self, rack: str, leaving: dict[int, list[list[int]]]) -> FlowPath:
-        """Remove one chunk from the flow and return its route, which avoids its own rack if possible."""
+        """Remove one chunk from the flow and return its route, if possible one that avoids its own rack."""
         at, way = self._enter[rack], FlowPath(rack)
         back = -1 if self._may_stay else self._leave[rack]
         while at not in self._rack_at:
@@ -167,8 +168,10 @@ class RackFlow:
 
 
 def _part_those_that_came_back(ways: Sequence[FlowPath]) -> None:
-    """Fix routes that lead back to their own rack. A flow does not distinguish chunks, so such a route can
-    exchange its remaining part with another route that shares a vertex.
+    """Fix routes that lead back to their own rack.
+
+    A flow does not distinguish chunks, so such a route can exchange its remaining part with another route that
+    shares a vertex.
     """
     for way in ways:
         if way.end == way.start:

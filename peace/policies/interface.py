@@ -19,9 +19,7 @@ from .ledger import Grant, Ledger, WriteSet
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A writer submits a set. If a set of this name exists, its waiting chunks are replaced and it keeps its
-    age.
-    """
+    """A writer submits a set. A set of the same name keeps its age, but its waiting chunks are replaced."""
 
     write_set: WriteSet
 
@@ -71,8 +69,9 @@ class Policy(ABC):
         return self._admit(now_s)
 
     def adopt(self, write_set: WriteSet, chain: Iterable[str]) -> Grant:
-        """Count a chunk that is already being written through this chain, even if the cluster is full. It must be
-        the only chunk of its set. Its end is reported like that of a grant.
+        """Count a chunk that is already being written through this chain, even if the cluster is full.
+
+        It must be the only chunk of its set. Its end is reported like that of a grant.
         """
         grant = self._ledger.adopt(write_set, chain)
         self._take_over(grant)
@@ -127,7 +126,7 @@ class Policy(ABC):
 
     @abstractmethod
     def _use(self, topology: Topology) -> None:
-        """Use this network from now on."""
+        """Use this network for all further decisions."""
 
     @abstractmethod
     def _release(self, grant: Grant) -> None:

@@ -16,9 +16,9 @@ class WriteSet:
     """Everything that one writer writes for one checkpoint: the paper's triple (w, r, k), with sizes in bytes.
 
     `writer` is the writer's server, or None if it is outside the cluster; `exclude` are nodes that failed for it.
-    `asked_s` is when the writer began to wait, if that was before the set is submitted. `more_bytes` is the
-    expected size of later chunks of the same checkpoint. `begun`: whether the writer has already written some of
-    it. `due_s` is when the next occurrence of the same write is expected, if that is known.
+    `asked_s` is the time when the writer began to wait, if it waited before this submission. `more_bytes` is the
+    expected size of later chunks of the same checkpoint. `begun` is True if the writer has already written a part
+    of it. `due_s` is the expected time of the next occurrence of the same write, if known.
     """
 
     name: str
@@ -35,7 +35,7 @@ class WriteSet:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The permit to write chunk number `chunk` of a set now. `chain` is the pipeline."""
+    """The permission to write chunk number `chunk` of a set now. `chain` is the pipeline."""
 
     number: int
     write_set: str
@@ -47,8 +47,10 @@ class Grant:
 
 @dataclass(slots=True, eq=False)
 class PendingSet:
-    """A set that is not completely written. `unfinished_bytes` counts waiting chunks and chunks in flight.
-    `waiting` has the small chunks first, then the others in descending size.
+    """A set that is not completely written.
+
+    `unfinished_bytes` counts waiting chunks and chunks in flight. `waiting` has the small chunks first, then the
+    others in descending size.
     """
 
     write_set: WriteSet
@@ -56,11 +58,12 @@ class PendingSet:
     order: int
     waiting: deque[int]
     unfinished_bytes: int
-    #: Nodes that failed while writing chunks of this set.
+    #: Nodes that failed while chunks of this set were written.
     failed: frozenset[str] = frozenset()
     in_flight: int = 0
     started: bool = False
-    #: Since when the policy has had no room for the set; None after each grant. Only some policies set it.
+    #: The time since which the policy has had no room for the set; None after each grant. Only some policies set
+    #: it.
     refused_since_s: float | None = None
 
     @property
@@ -73,9 +76,7 @@ class PendingSet:
 
 
 def _in_turn(chunks: Sequence[int]) -> deque[int]:
-    """Order chunks: small ones first, because they never wait, then by descending size, to end with short
-    writes.
-    """
+    """Order chunks: first the small ones, which never wait, then by descending size, to end with short writes."""
     large = [(size > small_chunk_bytes_max) * size for size in chunks]
     return deque(sorted(range(len(chunks)), key=lambda chunk: -large[chunk] if large[chunk] else -inf))
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from random import Random
 
-#: Number of nodes of a bucket that are compared by their assigned bytes.
+#: Number of nodes in a bucket whose assigned bytes are compared.
 _LOOKS = 8
 
 
 class NodeLoad:
-    """The load of one node. `receiving` and `sending` are numbers of streams. `assigned_s` is the time that its
-    disk needs for all bytes ever assigned to it; it decides between nodes with equally many streams. `bulk` of the
-    received streams are bulk writes.
+    """The load of one node.
+
+    `receiving` and `sending` are numbers of streams. `assigned_s` is the time that its disk needs for all bytes
+    ever assigned to it; it decides between nodes with equally many streams. `bulk` of the received streams are
+    bulk writes.
     """
 
     __slots__ = ("assigned_s", "bulk", "bytes_s", "name", "place", "rack", "receiving", "sending", "slots")
@@ -78,8 +80,9 @@ class RackLoad:
         self._enter(node)
 
     def take(self, node: NodeLoad) -> None:
-        """Count one stream to the node. It has more streams than slots if it had more slots before, or if a small
-        set was let pass.
+        """Count one more stream to the node.
+
+        It may exceed the slots if a small set passed, or if the node had more slots before.
         """
         self._leave(node)
         if node.receiving < node.slots:
@@ -96,7 +99,7 @@ class RackLoad:
         self._enter(node)
 
     def sends(self, node: NodeLoad, more: int) -> None:
-        """Count one sent stream more (1) or less (-1)."""
+        """Add `more` to the number of sent streams; it is 1 or -1."""
         was_free = node.sending < self.sends_max
         node.sending += more
         assert node.sending >= 0
@@ -137,9 +140,11 @@ class RackLoad:
     def least_loaded(
         self, rng: Random, barred: set[str], sends_below: int, *, one_more: bool = False
     ) -> NodeLoad | None:
-        """Return the node with the fewest streams that has a free slot, is not barred and sends less than
-        `sends_below` streams. Of up to `_LOOKS` such nodes, it has the smallest `assigned_s`. With `one_more`, if
-        there is none, return such a node whose slots are exactly used.
+        """Return the allowed node with the fewest received streams; None if there is none.
+
+        A node is allowed if it has a free slot, is not barred and sends less than `sends_below` streams. Of up to
+        `_LOOKS` such nodes, the one with the smallest `assigned_s` is returned. With `one_more`, nodes whose slots
+        are exactly used are allowed if there are no others.
         """
         for bucket in [*self.buckets, self.full] if one_more else self.buckets:
             n = len(bucket)

@@ -17,8 +17,10 @@ _AMPLE_BYTES = 1 << 62
 
 
 class RandomChains:
-    """Draws random chains. With `writer_holds_replica`, the writer's node is preferred, as in HDFS; without, it is
-    used only if there are too few others.
+    """Draws random chains for chunks.
+
+    With `writer_holds_replica`, the writer's node is preferred, as in HDFS. Otherwise it is used only if there are
+    too few other nodes.
     """
 
     def __init__(self, topology: Topology, rng: Random, *, writer_holds_replica: bool) -> None:

@@ -31,8 +31,9 @@ class Reach:
     needs_writer: bool
 
     def splits(self, own: bool, more_here: bool) -> tuple[int, ...]:
-        """Return the allowed numbers of replicas in the writer's rack, best first. With `own`, one of them is on
-        the writer's node. The chunk is in two racks if the cluster has two.
+        """Return the allowed numbers of replicas in the writer's rack, best first.
+
+        With `own`, one of them is on the writer's node. The chunk is in two racks if the cluster has two.
         """
         return _splits(self, own, more_here)
 
@@ -56,8 +57,9 @@ def _splits(reach: Reach, own: bool, more_here: bool) -> tuple[int, ...]:
 
 
 class Reaches:
-    """Computes and caches the reach of each kind of request. `recruit` gives slow nodes a slot if the cluster
-    needs them, and returns whether there were any.
+    """Computes and caches the reach of each kind of request.
+
+    `recruit` gives slow nodes a slot if the cluster needs them, and returns whether there were any.
     """
 
     def __init__(self, racks: list[RackLoad], nodes: Mapping[str, NodeLoad], recruit: Callable[[], bool]) -> None:
@@ -67,9 +69,7 @@ class Reaches:
         self._known: dict[tuple[NodeLoad | None, int, int, frozenset[str]], Reach] = {}
 
     def of(self, at_writer: NodeLoad | None, home: RackLoad, replicas: int, exclude: frozenset[str]) -> Reach:
-        """Return the reach for a writer on this node, or for one outside the cluster whose chain begins in
-        `home`.
-        """
+        """Return the reach for a writer on `at_writer`, or outside the cluster with a chain from `home`."""
         key = (at_writer, home.index, replicas, exclude)
         reach = self._known.get(key)
         if reach is None:

@@ -1,17 +1,18 @@
-"""Measures how much of the recent time a queue was not empty."""
+"""Measures during what share of the recent time a queue was not empty."""
 
 from __future__ import annotations
 
 from math import exp
 from typing import Final
 
-#: Older times count less: after this many seconds, a share of 1/e.
+#: Time constant of the average: time this many seconds ago has a weight of 1/e.
 _REMEMBERED_S: Final = 60.0
 
 
 class Saturation:
-    """The share of the last minute in which something waited, for TimelyPolicy. A cluster that keeps up with its
-    load empties its queue again and again; one that does not never does.
+    """The share of the last minute in which something waited, for TimelyPolicy.
+
+    A cluster that keeps up with its load empties its queue again and again; an overloaded cluster never does.
     """
 
     def __init__(self) -> None:
@@ -20,7 +21,7 @@ class Saturation:
         self._seen_s: float | None = None
 
     def see(self, now_s: float, *, waits: bool) -> None:
-        """Take in whether something waits from now on."""
+        """Record whether something waits from now on."""
         if self._seen_s is not None:
             weight = 1.0 - exp(-(now_s - self._seen_s) / _REMEMBERED_S)
             self.share += weight * (self._waited - self.share)

@@ -34,22 +34,24 @@ from .ledger import Grant, PendingSet
 from .saturation import Saturation
 from .waiting_order import WaitingKind
 
-#: After this time without an urgent set, bulk writes may use all slots.
+#: If no urgent set was seen for this time, bulk writes may use all slots.
 QUIET_S = 60.0
 
 #: A due set counts as blocking after this time, if its next occurrence is unknown.
 DUE_S = 10.0
 
-#: The largest set that may ever pass others. In simulations larger ones cost the others more than they gain.
+#: The maximum size of a set that may pass others. In simulations, larger sets delay the others by more than they
+#: gain.
 SMALL_SET_BYTES = chunk_bytes_max // 8
 
-#: Above this share of the last minute in which urgent sets waited, only smaller sets pass.
+#: If urgent sets waited for more than this share of the last minute, only smaller sets may pass.
 BUSY = 0.8
 
 
 class TimelyPolicy(ExpressPolicy):
-    """`express` with bulk last and small sets passing; the module's docstring describes both and the bounds on
-    waiting. `small_sets_pass` and `bulk_last` switch them off for comparisons.
+    """`express` with bulk last and small sets passing. The module's docstring describes both.
+
+    `small_sets_pass` and `bulk_last` turn them off for comparisons.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class TimelyPolicy(ExpressPolicy):
         self._small_sets_pass = small_sets_pass
         self._saturation = Saturation()
         self._urgent_s: float | None = None
-        #: Due sets in the order of the times at which they begin to count as blocking; and those that do.
+        #: Due sets, ordered by the time at which they begin to count as blocking; and sets that count so already.
         self._promotions: list[tuple[float, str]] = []
         self._awaiting: set[str] = set()
         self._promoted: set[str] = set()
@@ -154,7 +156,7 @@ class TimelyPolicy(ExpressPolicy):
             return False
         return super()._is_hopeless(kind, pending)
 
-    # -- bulk sets that have waited too long -------------------------------------------------------
+    # -- overdue bulk sets -------------------------------------------------------------------------
 
     def _note_refused(self, kind: WaitingKind, pending: PendingSet) -> None:
         if kind.write_class is WriteClass.BULK:

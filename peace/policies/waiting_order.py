@@ -1,9 +1,9 @@
-"""The order in which waiting sets are served, updated incrementally for the sets that change.
+"""The order in which waiting sets are served. Only the changed sets are updated.
 
 The rank of a set is its own value minus an amount that all sets of its writer's rack share. So the sets of each
 kind (rack, replication, exclusions) are in a list sorted by value, which changes only with a set's own events. A
 walk merges the lists. Values are integers (bytes), so that sums are exact. If there is no room for a set that
-excludes no node, there is none for any set of its kind; a walk can then drop the whole list.
+excludes no node, there is no room for any set of its kind; a walk can then drop the whole list.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from .ledger import PendingSet
 
 @dataclass(frozen=True, slots=True)
 class WaitingKind:
-    """Sets with writers in the same rack (None: outside the cluster) and the same replication. `plain`: no node is
-    excluded. Sets of a more urgent class are served first. `small` sets may be placed where others may not.
+    """The properties that sets in one list share.
+
+    `rack` is that of the writers (None: outside the cluster). `plain` means that no node is excluded. Sets of a
+    more urgent class are served first. `small` sets may use more slots than others.
     """
 
     rack: str | None
@@ -48,8 +50,9 @@ _Listed = tuple[int, int, PendingSet]
 
 
 class WaitingOrder:
-    """Sets by name, for ExpressPolicy. Sets without waiting chunks are not listed but count as unfinished
-    bytes.
+    """The waiting sets by name, for ExpressPolicy.
+
+    Sets without waiting chunks are not in the order, but their unfinished bytes are counted.
     """
 
     def __init__(self) -> None:
@@ -69,7 +72,7 @@ class WaitingOrder:
             insort(self._lists.setdefault(kind, []), (*entry.key, pending))
 
     def remove(self, name: str) -> None:
-        """Remove a set. Succeeds if it is unknown."""
+        """Remove a set. Succeeds even if the set is unknown."""
         entry = self._entries.pop(name, None)
         if entry is None:
             return
@@ -89,12 +92,14 @@ class WaitingOrder:
         return self._unfinished
 
     def waits(self, write_class: WriteClass) -> bool:
-        """Return whether a set of this class, or of a more urgent one, has waiting chunks."""
+        """Return whether a set of this class or a more urgent one has waiting chunks."""
         return any(kind.write_class <= write_class for kind in self._lists)
 
     def walk(self, less: Mapping[tuple[WriteClass, str | None], int]) -> Walk:
-        """Iterate over the waiting sets by class, then smallest value first, where the values of a class and rack
-        are reduced by `less`. Sets must not be put or removed during the walk.
+        """Iterate over the waiting sets, by class and then by value, smallest first.
+
+        The values of sets are reduced by `less` of their class and rack. Sets must not be put or removed during
+        the walk.
         """
         return Walk(self._lists, less)
 
@@ -140,7 +145,7 @@ class Walk:
         self._is_dropped = True
 
     def take_up_again(self) -> None:
-        """Stop skipping: return sets of dropped kinds again, from the current position on."""
+        """Stop skipping: from the current position on, also return sets of dropped kinds."""
         assert self._current is not None
         current_class, *current = self._current
         for kind in self._dropped:

@@ -25,13 +25,14 @@ from peacefs.peace.recurrences import RecurrenceKey, Recurrences
 from peacefs.protocol.values.write_classes import WriteClass
 from peacefs.topology.model import Topology
 
-#: Bulk gets no new chunk so long before an expected occurrence: about as long as a chunk takes.
+#: Time before an expected occurrence in which bulk gets no new chunks: about the duration of a chunk.
 _RESERVED_S = 3.0
 
 
 class SinbadPolicy(Policy):
-    """Greedy placement by load, without admission control. A chain has one node in the writer's rack and the
-    others in the rack whose links carry the fewest streams.
+    """Greedy placement by load, without admission control.
+
+    A chain has one node in the writer's rack and the others in the rack whose links carry the fewest streams.
     """
 
     def __init__(self, topology: Topology, rng: Random, *, chunks_per_writer: int = 4) -> None:
@@ -98,8 +99,9 @@ class DeadlinePolicy(ExpressPolicy):
 
 
 class SincroniaPolicy(ExpressPolicy):
-    """The order of Sincronia's bottleneck-select-scale-iterate with equal weights. The resources are the pool of
-    all disks, and the links out of each rack.
+    """The order of Sincronia's bottleneck-select-scale-iterate with equal weights.
+
+    The resources are the pool of all disks, and the links out of each rack.
     """
 
     def __init__(self, topology: Topology, rng: Random) -> None:
@@ -150,7 +152,7 @@ class SincroniaPolicy(ExpressPolicy):
 
 
 class ReservingPolicy(TimelyPolicy):
-    """Bulk may use all slots, except shortly before an occurrence that was learned to come."""
+    """Bulk may use all slots, except shortly before an expected occurrence, as learned from earlier ones."""
 
     def __init__(self, topology: Topology, rng: Random) -> None:
         super().__init__(topology, rng)

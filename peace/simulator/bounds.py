@@ -32,7 +32,7 @@ class WaitingBounds:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A set from the view of one resource: its seconds of work there, and its time if alone in the cluster."""
+    """A set as seen by one resource: its seconds of work there, and its duration if alone in the cluster."""
 
     arrives_s: float
     work_s: float

@@ -26,8 +26,10 @@ MakePolicy = Callable[[Topology, Random], Policy]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Means over all seeds, in seconds. `from_request_s` (request to done) and `span_s` (first grant to done) are
-    also means over sets. The makespan ends with the last set. Bounds are from `bounds.WaitingBounds`.
+    """Means over all seeds, in seconds.
+
+    `from_request_s` (request to done) and `span_s` (first grant to done) are also means over sets. The makespan
+    ends with the last set. Bounds are from `bounds.WaitingBounds`.
     """
 
     policy: str
@@ -41,8 +43,10 @@ class Row:
 
 
 def paper_policy(inter_rack_chunks: int | None = None) -> MakePolicy:
-    """Return a maker of the paper's policy, Algorithm 1. The paper does not state the capacity of the link between
-    its racks; with None, capacities of switch links are derived from their rates.
+    """Return a function that makes the paper's policy, Algorithm 1.
+
+    The paper does not state the capacity of the link between its racks. If `inter_rack_chunks` is None, capacities
+    of switch links are derived from their rates.
     """
 
     def make(topology: Topology, rng: Random) -> Policy:
@@ -56,8 +60,9 @@ def paper_policy(inter_rack_chunks: int | None = None) -> MakePolicy:
 
 
 def flow_policy(topology: Topology, rng: Random) -> Policy:
-    """Return the paper's policy with timesteps planned by minimum cost flows. Raises Unsupported without
-    OR-Tools.
+    """Return the paper's policy with timesteps planned by minimum cost flows.
+
+    Raises Unsupported without OR-Tools.
     """
     try:
         # Imported here because OR-Tools is optional and takes most of a second to import.

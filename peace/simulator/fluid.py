@@ -1,7 +1,8 @@
-"""Max-min fair rates: how flows share resources, like ideal TCP connections.
+"""Max-min fair rates: flows share resources like ideal TCP connections.
 
-No flow can get more unless another flow with the same rate or less gets less. Computed by filling: all rates rise
-together until a resource is full. The rates of its flows then stay, and the others rise further.
+The rate of a flow can increase only if the rate of a flow that is no faster decreases. The rates are computed by
+filling: all of them rise together until a resource is full. Then the rates of the flows that use it stay, and the
+others rise further.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ _ROUNDING = 1 + 1e-12
 
 
 def max_min_rates(flows: Mapping[int, Sequence[int]], capacity: Callable[[int, int], float]) -> dict[int, float]:
-    """Return the rate of each flow. `flows` are the resources that each flow uses; `capacity(resource, n)` is the
-    total rate of a resource that n flows use.
+    """Return the rate of each flow. `flows` are the resources that each flow uses.
+
+    `capacity(resource, n)` is the total rate of a resource that n flows use.
     """
     users: dict[int, list[int]] = {}
     for flow, resources in flows.items():

@@ -52,7 +52,7 @@ class FluidNetwork:
         return used
 
     def _way(self, sender: str, receiver: str, flow: int) -> list[int]:
-        """Choose one of the cheapest routes by the flow's number, like a network that hashes ports."""
+        """Choose one of the cheapest routes by the flow's number, like a network that hashes port numbers."""
         servers = self._topology.servers
         ways = self._routes.between_racks(servers[sender].rack, servers[receiver].rack)
         hops = ways[flow % len(ways)]

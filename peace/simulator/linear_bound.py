@@ -1,9 +1,9 @@
 """A lower bound on the mean time of a burst by a linear program: the time-indexed relaxation (OR-Tools).
 
 Time is cut into slots. The program chooses how many bytes of each set are written in each slot, within the rates
-of the pool of all disks, of the links out of each rack, and of each set alone. It minimizes the sum of the mean
-times at which the bytes of the sets are written. A set that is written at its own highest rate at the end is done
-half of its duration alone after the mean time of its bytes, and every other set later. So (mean time + half of the
+of the pool of all disks, of the links out of each rack, and of each set alone. It minimizes the sum over sets of
+the mean time at which a set's bytes are written. A set is done at the earliest half of its duration alone after
+that mean time: exactly then if it is written at its own highest rate, otherwise later. So (mean time + half of the
 duration alone) bounds each completion from below. Bytes count as written at the beginning of their slot.
 """
 
@@ -26,8 +26,7 @@ def linear_mean_s(
 ) -> float:
     """Return a lower bound on the mean time from request to done."""
     solver = pywraplp.Solver.CreateSolver("GLOP")
-    # All is written by twice the pooled bound of the makespan: a later end of the program would not lower its
-    # value.
+    # All bytes are written by twice the pooled bound of the makespan. A later end would not lower the value.
     slots = ceil(2 * bounds(topology, arrivals, client).makespan_s / slot_s) + 1
     disks = sum(
         min(server.disk.best_rate, topology.network_bytes_s(server.name)) for server in topology.servers.values()

@@ -1,4 +1,4 @@
-"""The load of one link over a minute of a periodic load, second by second, for pictures."""
+"""The load of one link during one minute of a periodic load, second by second, for figures."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ _SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class LinkMinute:
-    """The mean rate in each second of all chunks that cross a link, and the 99th percentile of stretch of the
-    run.
-    """
+    """The mean rate of a link in each second, and the 99th percentile of the stretch in the run."""
 
     link: str
     capacity_bytes_s: float
@@ -26,7 +24,7 @@ class LinkMinute:
 
 
 def link_minute(case_name: str, policy: str, seed: int = 0) -> LinkMinute:
-    """Return the load of the uplink of the first rack, from the second minute of a case on."""
+    """Return the load of the first rack's uplink, starting with the second minute of a case."""
     case = PERIODIC_CASES[case_name]
     _, arrivals = load_of(case, seed)
     run = periodic_simulation(case, policy, seed, arrivals)

@@ -1,9 +1,9 @@
-"""Compares policies on periodic loads: checkpoints that come back, with bulk writers beside.
+"""Compares policies on periodic loads: recurring checkpoints, together with bulk writers.
 
 Load is a share of what the cluster sustains under `express` with more writers than it can serve. The stretch of a
-checkpoint is its duration divided by its duration alone in the cluster; in the bounded stretch, durations below
-one second count as one second. Both are of blocking checkpoints. A checkpoint, blocking or due, misses its
-deadline if it is not written when it comes back.
+checkpoint is its duration divided by its duration alone in the cluster. For the bounded stretch, durations below
+one second count as one second. Both are computed for blocking checkpoints only. A checkpoint, blocking or due,
+misses its deadline if it is not written before its next occurrence.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .simulate import Arrival, Loss, Simulation, simulate
 HARMONIC_S: Final = (10.0, 20.0, 40.0)
 VARIOUS_S: Final = (7.0, 11.0, 13.0, 17.0, 23.0, 37.0)
 
-#: Checkpoints begin during this time, and have this much longer to end.
+#: Checkpoints begin during the first time, and have the second time to end.
 HORIZON_S: Final = 160.0
 GRACE_S: Final = 60.0
 
-#: Checkpoints that come back within a few seconds have a different number of occurrences from run to run.
+#: The number of recurrences in each case.
 _COUNT = 48
 
 
@@ -61,9 +61,7 @@ Phases = Callable[[Topology, list[Recurrence], Random], list[Recurrence]]
 
 @dataclass(frozen=True, slots=True)
 class PeriodicCase:
-    """One load. `phases` chooses the phases of the recurrences, and `change` what becomes of the recurrences while
-    the simulation runs.
-    """
+    """One load. `phases` chooses the phases of the recurrences, `change` changes them during the simulation."""
 
     name: str
     load: float
@@ -76,9 +74,10 @@ class PeriodicCase:
 
 @dataclass(frozen=True, slots=True)
 class PeriodicRow:
-    """Means over seeds of the figures of one case and policy. `missed` is the share of checkpoints that were not
-    written when they came back. `bulk_share` is what bulk writers got of the capacity that was left, None without
-    bulk writers.
+    """Means over seeds for one case and policy.
+
+    `missed` is the share of checkpoints that were not written before their next occurrence. `bulk_share` is the
+    share of the remaining capacity that bulk writers used, None without bulk writers.
     """
 
     case: str
@@ -98,12 +97,12 @@ class PeriodicRow:
 
 
 def aligned(topology: Topology, made: list[Recurrence], rng: Random) -> list[Recurrence]:
-    """All begin together, as Spark's triggers do."""
+    """Let all recurrences begin together, as Spark's triggers do."""
     return made
 
 
 def jittered(topology: Topology, made: list[Recurrence], rng: Random) -> list[Recurrence]:
-    """Random phases, which is the usual advice."""
+    """Choose random phases, which is the usual advice."""
     return [replace(each, phase_s=rng.random() * each.period_s) for each in made]
 
 
@@ -113,7 +112,7 @@ def planned(topology: Topology, made: list[Recurrence], rng: Random) -> list[Rec
 
 
 def partly_planned(topology: Topology, made: list[Recurrence], rng: Random) -> list[Recurrence]:
-    """Give a third random phases that nobody may choose, and plan the others."""
+    """Give a third of the recurrences random, fixed phases, and plan the others."""
     free = [replace(each, is_ours=number % 3 > 0) for number, each in enumerate(jittered(topology, made, rng))]
     return _planned(topology, free)
 
@@ -124,7 +123,7 @@ def _planned(topology: Topology, made: list[Recurrence]) -> list[Recurrence]:
 
 
 def phased(topology: Topology, each: Recurrence) -> Phased:
-    """Return a recurrence as the plan of phases sees it."""
+    """Return a recurrence in the form that the planner of phases uses."""
     rack = topology.servers[each.writer].rack
     disks = sum(server.disk.best_rate for server in topology.servers.values())
     leaves = sum(link.bytes_s for link in topology.switch_links() if rack in link.ends)
@@ -135,7 +134,7 @@ def phased(topology: Topology, each: Recurrence) -> Phased:
     )
 
 
-# -- what becomes of recurrences -------------------------------------------------------------------
+# -- changes during the simulation -----------------------------------------------------------------
 
 
 def _one_stops_and_one_starts_every_minute(made: list[Recurrence], rng: Random) -> list[Recurrence]:
@@ -147,12 +146,12 @@ def _one_stops_and_one_starts_every_minute(made: list[Recurrence], rng: Random) 
 
 
 def _drifting(made: list[Recurrence], rng: Random) -> list[Recurrence]:
-    """Each comes up to 5 % of its period late, anew each time."""
+    """Let each occurrence come up to 5 % of its period late, at random."""
     return [replace(each, jitter=0.05) for each in made]
 
 
 def _wrong_forecasts(made: list[Recurrence], rng: Random) -> list[Recurrence]:
-    """In the middle, of each four one stops, one doubles its size, one halves its period, one is restarted."""
+    """In the middle, of every four recurrences stop one, double one's size, halve one's period, restart one."""
     middle_s = HORIZON_S / 2
     changed = []
     for number, each in enumerate(made):
@@ -170,7 +169,7 @@ def _wrong_forecasts(made: list[Recurrence], rng: Random) -> list[Recurrence]:
 
 
 def _all_restarted(made: list[Recurrence], rng: Random) -> list[Recurrence]:
-    """All queries are restarted in the middle, and begin together from then on."""
+    """Restart all recurrences in the middle; from then on they begin together."""
     middle_s = HORIZON_S / 2
     before = [replace(each, until_s=middle_s) for each in made]
     after = [replace(each, name=f"{each.name}-later", from_s=middle_s, phase_s=middle_s) for each in made]
@@ -178,7 +177,7 @@ def _all_restarted(made: list[Recurrence], rng: Random) -> list[Recurrence]:
 
 
 def _with_snapshots(made: list[Recurrence], rng: Random) -> list[Recurrence]:
-    """Make a quarter snapshots, which are due before they come back."""
+    """Make a quarter of the recurrences snapshots, whose writes are of the due class."""
     return [
         replace(each, write_class=WriteClass.DUE if number % 4 == 0 else WriteClass.BLOCKING)
         for number, each in enumerate(made)
@@ -217,7 +216,7 @@ def cluster() -> Topology:
 
 @lru_cache(maxsize=4)
 def sustained_bytes_s() -> float:
-    """Return what the cluster sustains under `express` with twice as many bulk writers as it can serve."""
+    """Return the bytes per second of the cluster under `express`, with twice as many bulk writers as it serves."""
     topology, until_s = cluster(), 120.0
     bulk = BulkWriters(topology, Random(1), 2 * len(topology.servers))
     run = Simulation(topology, ExpressPolicy(topology, Random(1)), bulk.first(), follow=bulk.next)
@@ -238,7 +237,7 @@ def alone_s(topology: Topology, writer: str, size: int) -> float:
 
 
 def load_of(case: PeriodicCase, seed: int) -> tuple[list[Recurrence], list[Arrival]]:
-    """Return the recurrences of a case and all their write sets."""
+    """Return the recurrences of a case, and all their write sets."""
     topology, rng = cluster(), Random(seed)
     made = recurrences(topology, rng, _COUNT, case.periods_s, case.load * sustained_bytes_s())
     made = case.change(case.phases(topology, made, rng), rng)
@@ -262,8 +261,9 @@ def periodic_simulation(case: PeriodicCase, policy: str, seed: int, arrivals: Se
 def run_periodic(
     cases: Iterable[str], policies: Sequence[str], seeds: Iterable[int], on_run: Callable[[], None] = lambda: None
 ) -> list[PeriodicRow]:
-    """Return one row per case and policy. Each seed gives all policies the same load. `on_run` is called after
-    each simulation.
+    """Return one row per case and policy. Each seed gives all policies the same load.
+
+    `on_run` is called after each simulation.
     """
     numbers = list(seeds)
     rows = []
@@ -298,7 +298,7 @@ def _figures(
     stretches, bounded, missed = [], [], 0
     for arrival in arrivals:
         each, size = of[arrival.write_set.name.partition("@")[0]], sum(arrival.write_set.chunks)
-        # Chunk by chunk the duration alone is proportional to the bytes, as sizes vary little.
+        # The duration alone is proportional to the bytes, because chunk sizes vary little.
         alone = alone_s(run.topology, each.writer, each.size) * size / each.size
         done_s = times[arrival.write_set.name].done_s
         took_s = (done_s if done_s >= 0 else end_s) - arrival.at_s

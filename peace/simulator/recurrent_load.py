@@ -1,4 +1,4 @@
-"""Periodic loads: write sets that come back, with the class of each, and bulk writers that never end."""
+"""Periodic loads: recurring write sets, each with a class, and bulk writers that never end."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from peacefs.topology.rate_curve import MB
 from .scenarios import CHUNK_BYTES, REPLICAS
 from .simulate import Arrival
 
-#: A recurrence writes at most this much per second of its period, so that it alone is done long before the next.
+#: Maximum rate of a recurrence, so that an occurrence alone in the cluster is done long before the next one.
 _BYTES_S_MAX = 15 * MB
 
 _SMALLEST_BYTES = 2 * MB
 
-#: A bulk writer submits files of this many chunks, one after the other.
+#: A bulk writer submits one file after the other, each with this many chunks.
 _BULK_CHUNKS = 8
 
 
@@ -27,8 +27,8 @@ _BULK_CHUNKS = 8
 class Recurrence:
     """A writer that writes about `size` bytes every `period_s`, for the first time at `phase_s`.
 
-    `is_ours`: the writer lets its phase be chosen. `jitter` is the share of the period by which it may come late,
-    randomly for each occurrence. It writes from `from_s` until `until_s`.
+    If `is_ours`, its phase may be chosen. `jitter` is the maximum delay of an occurrence, as a share of the
+    period; each occurrence is late at random. It writes from `from_s` until `until_s`.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Recurrence:
         return self.size / self.period_s
 
     def times(self, until_s: float) -> Iterable[float]:
-        """Yield the times at which it would write without jitter."""
+        """Yield the times of the occurrences without jitter."""
         at_s = self.phase_s % self.period_s
         while at_s < min(until_s, self.until_s):
             if at_s >= self.from_s:
@@ -58,8 +58,10 @@ class Recurrence:
 def recurrences(
     topology: Topology, rng: Random, count: int, periods_s: Sequence[float], bytes_s: float
 ) -> list[Recurrence]:
-    """Return recurrences with random writers and periods, and sizes with a heavy tail, that write `bytes_s` bytes
-    per second together. The largest are limited, so that each alone is done before it comes back.
+    """Return recurrences that write `bytes_s` bytes per second together.
+
+    Writers and periods are random, and sizes have a heavy tail. The largest sizes are limited, so that each
+    occurrence alone in the cluster is done before the next one.
     """
     servers = sorted(topology.servers)
     made = [
@@ -108,7 +110,7 @@ def occurrences(recurrence: Recurrence, until_s: float, rng: Random) -> list[Arr
 
 
 class BulkWriters:
-    """Writers that submit one file after the other, without an end. `next` is what follows a file."""
+    """Writers that submit one file after the other without end. `next` submits the file after a written one."""
 
     def __init__(self, topology: Topology, rng: Random, count: int) -> None:
         servers = sorted(topology.servers)

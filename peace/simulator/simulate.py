@@ -56,8 +56,9 @@ def simulate(
     client: RateCurve = PAPER_CLIENT,
     completion_delay_s: float = 0.02,
 ) -> dict[str, WriteSetTimes]:
-    """Run until all sets are written; return their times by name. It is asserted that the policy does not stop
-    granting while chunks wait and none are in flight.
+    """Run until all sets are written; return their times by name.
+
+    Asserts that the policy grants something if chunks wait and none are in flight.
     """
     return Simulation(topology, policy, arrivals, client=client, completion_delay_s=completion_delay_s).run()
 
@@ -124,7 +125,7 @@ class Simulation:
         heappush(self._news, (at_s, next(self._sequence), event))
 
     def run_until(self, until_s: float) -> dict[str, WriteSetTimes]:
-        """Run until this time, or until all sets are written. The times of sets that are not have `done_s` -1."""
+        """Run until this time, or until all sets are written. Unfinished sets have a `done_s` of -1."""
         while (self._news or self._flows) and self._now_s < until_s:
             self._advance()
         return self._times
@@ -176,7 +177,7 @@ class Simulation:
         return self._grants.pop(flow)
 
     def _abort_lost(self, topology: Topology) -> list[Event]:
-        """Abort the chunks whose pipeline has a node that is not in the network any more."""
+        """Abort the chunks whose pipeline contains a node that is no longer in the network."""
         lost = [
             (number, [node for node in grant.chain if node not in topology.servers])
             for number, grant in self._grants.items()

@@ -52,7 +52,7 @@ class TransferOutcome(Enum):
 
 @dataclass(frozen=True)
 class FileCopy:
-    """One file that `run` copies, reporting progress. Errors are reported for the path `complaint`."""
+    """A file to be copied by `run`, which reports progress. Errors are reported for the path `complaint`."""
 
     source: str
     target: str
@@ -85,7 +85,7 @@ class Transfers:
 
     @contextlib.contextmanager
     def about(self, place: str) -> Iterator[None]:
-        """Report an error of this path, after those of files found earlier, and continue."""
+        """Run the block. Report its error for this path, after those of files found earlier, and continue."""
         with self._errors.about(place):
             try:
                 yield

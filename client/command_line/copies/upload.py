@@ -51,7 +51,7 @@ def put(session: Session, sources: Sequence[str], target: str, style: TransferSt
 
 
 def append(session: Session, sources: Sequence[str], target: str) -> None:
-    """Append local files to one file, all or none of them. Makes the file, and its parents, if it is missing."""
+    """Append local files to one file, all or none of them. Create the file and its parents if missing."""
     goal = session.place(target)
     with contextlib.ExitStack() as opened:
         parts: list[BinaryIO] = []

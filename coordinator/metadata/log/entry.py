@@ -1,8 +1,8 @@
 """The format of an entry of the log. One entry is one commit.
 
-An entry has a checksum of its own and one that also covers the entry before it: the chain. So an older, exchanged
-or missing entry breaks the chain. An entry behind a damaged one can still be verified by its own checksum. That
-checksum is seeded with a secret of the segment. So bytes that a user has stored are never taken for an entry.
+An entry has two checksums: its own, and one that also covers the previous entry, the chain. So an older, exchanged
+or missing entry breaks the chain. An entry after a damaged one can still be verified by its own checksum. That
+checksum is seeded with a secret of the segment, so that data stored by users is never mistaken for an entry.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ MARK: Final = b"pfL1"
 #: The mark, the length of the content, the entry's number, its own checksum, and its checksum in the chain.
 _HEAD: Final = struct.Struct(">4sIQQQ")
 HEAD_BYTES: Final = _HEAD.size
-#: Entries begin at multiples of this.
+#: The alignment of entries in bytes.
 ALIGNMENT: Final = 8
-#: The version of `Content`. Lower numbers are the schemas of releases whose entries are SQL statements.
+#: The version of `Content`. Lower numbers are schema versions of releases whose entries are SQL statements.
 FORMAT: Final = 18
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The content of an entry: the changes of a commit, in the order in which they were made.
+    """The content of an entry: the changes of a commit, in order.
 
-    A change is the number of a table and a row to put there, or the complement of the number and the key of a row
-    to delete. `format` and `reserved` are in the place of the versions in entries of earlier releases.
+    A change is either a table number with a row to put there, or the complement of a table number with the key of
+    a row to delete. `format` and `reserved` replace the versions in entries of earlier releases.
     """
 
     format: int
@@ -42,7 +42,7 @@ class Content(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class LogEntry(NamedTuple):
-    """An entry that was read and verified. `chain` is its checksum in the chain."""
+    """A verified entry that was read. `chain` is its checksum in the chain."""
 
     number: int
     chain: int
@@ -63,17 +63,20 @@ def decode_content(content: bytes) -> Content:
 
 
 def format_of(content: bytes) -> int:
-    """Return the version of an entry. Raises msgspec.ValidationError, msgspec.DecodeError."""
+    """Return the format version of an entry. Raises msgspec.ValidationError, msgspec.DecodeError."""
     return msgspec.msgpack.decode(content, type=tuple[int, int, Any, Any, Any])[0]
 
 
 def checksum_of(content: bytes) -> bytes:
-    """Return the checksum by which the next entry of a journal names this one, and so all before it."""
+    """Return the checksum by which the next journal entry refers to this one, and so to all earlier ones."""
     return xxh3_64_digest(content)
 
 
 def pack(number: int, chain: int, content: bytes, secret: int) -> tuple[bytes, int]:
-    """Return the padded bytes of an entry, and its checksum in the chain. `chain` is that of the one before."""
+    """Return the padded bytes of an entry, and its checksum in the chain.
+
+    `chain` is the checksum of the previous entry in the chain.
+    """
     own = xxh3_64_digest(content, secret ^ number)
     after = _chained(chain, number, own)
     head = _HEAD.pack(MARK, len(content), number, int.from_bytes(own, "big"), after)
@@ -81,7 +84,7 @@ def pack(number: int, chain: int, content: bytes, secret: int) -> tuple[bytes, i
 
 
 def unpack(data: memoryview, at: int, number: int, chain: int, secret: int) -> LogEntry | None:
-    """Return the entry at an offset if it is sound, has this number, and follows `chain`. None otherwise."""
+    """Return the entry at an offset if it is intact, has this number, and follows `chain`; otherwise None."""
     found = unpack_alone(data, at, secret)
     if found is None or found.number != number:
         return None
@@ -90,7 +93,7 @@ def unpack(data: memoryview, at: int, number: int, chain: int, secret: int) -> L
 
 
 def unpack_alone(data: memoryview, at: int, secret: int) -> LogEntry | None:
-    """Return the entry at an offset if its own checksum is right, whatever it follows. None otherwise."""
+    """Return the entry at an offset if its own checksum is right, whatever it follows; otherwise None."""
     if len(data) - at < HEAD_BYTES:
         return None
     mark, length, number, own, chain = _HEAD.unpack_from(data, at)
@@ -102,7 +105,7 @@ def unpack_alone(data: memoryview, at: int, secret: int) -> LogEntry | None:
 
 
 def size_of(content: bytes) -> int:
-    """Return the number of bytes of an entry with this content, with its padding."""
+    """Return the size in bytes of an entry with this content, including padding."""
     taken = HEAD_BYTES + len(content)
     return taken + -taken % ALIGNMENT
 

@@ -8,12 +8,12 @@ from .entry import LogEntry, pack
 
 
 class MemoryLog:
-    """A `Log` in memory. `entries` are those that were appended and not dropped."""
+    """A `Log` in memory. `entries` contains the appended entries that were not dropped."""
 
     def __init__(self) -> None:
         self.entries: list[LogEntry] = []
         self._chain = self.synced = 0
-        #: Raised by `append`, if set.
+        #: An error for `append` to raise, if set.
         self.fails: Exception | None = None
 
     def append(self, number: int, content: bytes) -> int:

@@ -1,4 +1,4 @@
-"""The ports to the log and to the files beside it, and the entry that is passed to them."""
+"""The interfaces to the log and to the files beside it, and the entry that is passed to them."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ class Sealed:
         self.epoch = epoch
         self.changes = changes
         self.content = content
-        #: With a journal, the checksum of the entry before it there.
+        #: With a journal, the checksum of the previous entry in the journal.
         self.previous: bytes | None = None
-        #: True if the journal has the entry, or if there is none to write.
+        #: True if the entry is in the journal, or if there is no journal.
         self.is_journaled = is_journaled
         self.is_written = False
-        #: Why the entry was undone, if it was.
+        #: The reason if the entry was undone.
         self.refusal: Exception | None = None
-        #: The checksum of the entry in the chain of the log, once it is written.
+        #: The checksum of the entry in the chain of the log, once the entry is written.
         self.chain = 0
 
 
 class Log(Protocol):
-    """Keeps entries on the disk."""
+    """Stores entries on the disk."""
 
-    #: The last entry that a power cut cannot take from the log.
+    #: The last entry that would survive a power cut.
     synced: int
 
     def append(self, number: int, content: bytes) -> int:
-        """Append an entry and return its checksum in the chain. Without a journal it is durable then.
+        """Append an entry and return its checksum in the chain. Without a journal, this makes it durable.
 
-        Raises LogFull if there is no room; then nothing was changed. After OSError the entry may be in the log.
+        Raises LogFull, with nothing changed, if there is no room. After OSError the entry may be in the log.
         """
 
     def begin_sync(self) -> Callable[[], None]:
-        """Return a function that syncs all entries appended so far; any thread may call it.
+        """Return a function that syncs all entries appended so far. Any thread may call that function.
 
-        Call `begin_sync` while nothing is appended. Both raise OSError.
+        Do not call `begin_sync` during an append. Both raise OSError.
         """
 
     def drop_before(self, number: int, kept_bytes: int = 0) -> None:
@@ -60,15 +60,15 @@ class Log(Protocol):
 
 
 class Witness(Protocol):
-    """Watches the paths of the files, and keeps the record of the last commit."""
+    """Checks the paths of the store's files, and writes the commit record."""
 
     def check(self) -> None:
-        """Raise OSError, Moved or LogMoved if a file that is written is no longer at its path."""
+        """Raise OSError, Moved or LogMoved if an open file is no longer at its path."""
 
     def note(self, tx: int, epoch: int) -> None:
         """Record a durable commit. Raises OSError."""
 
     def sync(self) -> None:
-        """Make the record durable. Raises OSError."""
+        """Sync the commit record. Raises OSError."""
 
     def close(self) -> None: ...

@@ -1,12 +1,12 @@
-"""The files of the log, its segments. One thread appends, with one write for each entry, and one sync.
+"""The files of the log, its segments. One thread appends, with one write and one sync per entry.
 
-With a journal the sync is left out: the journal has the entry, and a start reads from there what a power cut took.
+With a journal, there is no sync: after a power cut, a start reads lost entries from the journal.
 
 A new segment is filled with zeros. So a sync writes no metadata of the file system, and a full disk is found when
-a segment is made, not in the middle of an entry. The name of a segment ends with the number of its first entry.
+a segment is created, not in the middle of an entry. The name of a segment ends with the number of its first entry.
 
-A crash can tear only the last entry of the last segment, which was not acknowledged. A damaged entry with a sound
-one behind it was acknowledged: reading stops with LogDamaged then (decision 26).
+A crash can tear only the last entry of the last segment, which was not acknowledged. A damaged entry followed by
+an intact one was acknowledged: then reading stops with LogDamaged (decision 26).
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ log_segment_bytes: Final = MIB
 
 _MAGIC: Final = b"pfslog01"
 #: The mark, a hash of the cluster id, the number of the first entry, the chain before it, and a random secret that
-#: seeds the checksums of entries. After these fields comes their checksum.
+#: seeds the checksums of entries. The header's checksum follows these fields.
 _SEGMENT_HEAD: Final = struct.Struct(">8s16sQQQ")
 _FIRST_AT: Final = 64
 _ENDING: Final = ".log-"
 
 
 class LogFull(Exception):
-    """There is no room on the disk. The entry was not appended."""
+    """The disk is full. The entry was not appended."""
 
 
 class LogMoved(Exception):
-    """The segment that is written to is no longer at its path."""
+    """The active segment is no longer at its path."""
 
 
 class LogDamaged(Exception):
@@ -63,7 +63,7 @@ class SegmentLog:
     """Appends to the log of one store. Used by one thread at a time."""
 
     def __init__(self, store: Path, cluster_id: str, last: Position, *, syncs_each: bool = True) -> None:
-        """`last` is the last entry of the log. The next one begins a new segment.
+        """`last` is the last entry of the log. The next entry begins a new segment.
 
         Without `syncs_each`, entries are durable only after `begin_sync`.
         """
@@ -76,14 +76,14 @@ class SegmentLog:
         self._secret = 0
         self._at = 0
         self._size = 0
-        #: The segment that is written to; None before the first entry.
+        #: The active segment; None before the first entry.
         self.path: Path | None = None
         self._status: os.stat_result | None = None
 
     def append(self, number: int, content: bytes) -> int:
         """Append an entry and return its checksum in the chain.
 
-        Raises LogFull if there is no room; then nothing was changed. After OSError the entry may be in the log.
+        Raises LogFull, with nothing changed, if there is no room. After OSError the entry may be in the log.
         """
         assert number == self._last.number + 1, f"entry {number} follows {self._last.number}"
         if self._at + size_of(content) > self._size:
@@ -103,14 +103,14 @@ class SegmentLog:
         return chain
 
     def begin_sync(self) -> Callable[[], None]:
-        """Return a function that syncs all entries appended so far; any thread may call it.
+        """Return a function that syncs all entries appended so far. Any thread may call that function.
 
-        Call `begin_sync` while nothing is appended. Both raise OSError.
+        Do not call `begin_sync` during an append. Both raise OSError.
         """
         number = self._last.number
         if self.synced >= number:
             return lambda: None
-        # Its own descriptor: a new segment closes that of the last one.
+        # Use a duplicate descriptor, because beginning a new segment closes the old segment's.
         descriptor = os.dup(self._descriptor)
 
         def sync() -> None:
@@ -155,7 +155,7 @@ class SegmentLog:
         self._status = os.fstat(descriptor)
 
     def check(self) -> None:
-        """Raise LogMoved if the segment that is written to is no longer at its path."""
+        """Raise LogMoved if the active segment is no longer at its path."""
         if self.path is None or self._status is None:
             return
         try:
@@ -166,7 +166,7 @@ class SegmentLog:
             raise LogMoved(f"{self.path} was moved, deleted or replaced while this coordinator had it open")
 
     def drop_before(self, number: int, kept_bytes: int = 0) -> None:
-        """Delete segments that have only entries below `number`, but keep the last `kept_bytes` of them.
+        """Delete segments that contain only entries below `number`, but keep the last `kept_bytes` of them.
 
         Raises OSError.
         """
@@ -203,7 +203,7 @@ def read_entries(store: Path, cluster_id: str, after: Position) -> Iterator[LogE
     """Yield the entries after `after`, in order, to the end of the log.
 
     Raises LogDamaged if an acknowledged entry is missing or damaged, and StartupError if a file cannot be read or
-    is of another cluster.
+    belongs to another cluster.
     """
     last = after
     segments = list_segments(store)
@@ -224,7 +224,7 @@ def read_entries(store: Path, cluster_id: str, after: Position) -> Iterator[LogE
 
 
 def sync_entries(store: Path) -> None:
-    """Sync the last segments: after a kill the last entry may be in the page cache alone. Raises OSError."""
+    """Sync the last segments. After a kill, the last entry may be only in the page cache. Raises OSError."""
     for _, path in list_segments(store)[-2:]:
         with path.open("rb") as segment:
             os.fsync(segment.fileno())
@@ -255,9 +255,9 @@ def _entries_of(path: Path, first: int, cluster_id: str, last: Position) -> Iter
 
 
 def _sound_behind(data: memoryview, at: int, number: int, secret: int) -> int | None:
-    """Search behind offset `at` for a sound entry with a number above `number`. Return its number.
+    """Search after offset `at` for an intact entry with a number above `number`. Return its number.
 
-    Such an entry proves that entry `number` was synced, since an entry is written only after the sync of the last.
+    Such an entry proves that entry `number` was synced, because an entry is written only after the previous sync.
     """
     begin = at + ALIGNMENT
     while begin < len(data) - HEAD_BYTES:
@@ -272,7 +272,7 @@ def _sound_behind(data: memoryview, at: int, number: int, secret: int) -> int | 
 
 
 def _next_mark(data: memoryview, begin: int) -> int:
-    """Return the next offset at which an entry may begin, -1 if there is none."""
+    """Return the next offset at which an entry may begin; -1 if there is none."""
     obj = data.obj
     assert isinstance(obj, bytes)
     while True:
@@ -283,7 +283,7 @@ def _next_mark(data: memoryview, begin: int) -> int:
 
 
 def identity_of(cluster_id: str) -> bytes:
-    """Return the bytes that stand for a cluster in the files beside its store."""
+    """Return the bytes that identify a cluster in the files beside its store."""
     return hashlib.blake2b(str(cluster_id).encode(), digest_size=16).digest()
 
 

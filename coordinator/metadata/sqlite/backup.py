@@ -1,8 +1,8 @@
-"""Copies of the SQLite store: made while it serves, published whole or not at all, and brought back.
+"""Backups of the SQLite store: made while a coordinator serves, published atomically, and restored.
 
-A copy shows the store as it was when the copying began. It is made in steps through a reader of its own, so that
-commits go on beside it; what they write waits in the log meanwhile. A copy says of itself that the floor is held:
-whatever is made of it, chunks that it does not know are kept until an administrator says otherwise.
+A copy shows the store at the time when copying began. It is made in steps, through its own reader, so that commits
+can continue; meanwhile their changes stay in the log. In a copy, the garbage collection floor is held: until an
+administrator releases it, chunks that the copy does not know are kept on the datanodes.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ from .log_state import apply_log, numbers_of
 from .row_digest import DIFFERS_KEY
 from .store_place import StorePlace
 
-# A backup copies this much at once, then pauses: 1 MiB, which the disk has written before a commit misses it.
+# Number of pages copied per step, 1 MiB, with a pause after it. The disk writes that much without delaying a
+# commit.
 backup_pages_per_step: Final = 256
 backup_pause_s: Final = 0.002
 
-#: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
+#: Called after each step with the bytes copied and the total. An exception ends the copying.
 Progress = Callable[[int, int], None]
 
 
 class Restored(NamedTuple):
-    """The outcome of a restore: the new epoch of the store, and the path of the former store, if there was one.
+    """The result of a restore: the new epoch of the store, and the path of the former store, if any.
 
     `replayed` is the number of commits after the backup that were taken from the log.
     """
@@ -56,7 +57,7 @@ _HELD_FLOOR = (("UPDATE meta SET value = ? WHERE key = 'floor_held'", (GC_FLOOR_
 
 
 def back_up(store: Path, target: Path, progress: Progress, *, replace: bool = False) -> None:
-    """Copy the store to the file `target`, whether a coordinator uses it or not."""
+    """Copy the store to the file `target`, even while a coordinator uses it."""
     metadata_file.verify_identity(store)
     if loss := lost_commits.find_behind_record(store):
         raise StartupError(f"{store} has lost changes that were acknowledged: {loss}. {target} was not made")
@@ -85,17 +86,17 @@ def staged(target: Path, *, replace: bool) -> Iterator[Path]:
 
 
 def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = False) -> None:
-    """Write a complete copy, not yet synced. Raises PeacefsError."""
+    """Write a complete copy without syncing it. Raises PeacefsError."""
     try:
         private_files.create_file(target)
         with (
             contextlib.closing(connect_read_only(store)) as source,
             contextlib.closing(connect_plain(target)) as sink,
         ):
-            # A crash leaves a file under a name that nobody uses.
+            # No sync is needed: after a crash, nobody uses the file under this name.
             sink.execute("PRAGMA synchronous = OFF")
             page_bytes: int = source.execute("PRAGMA page_size").get
-            # One view for all steps: without it every commit would make the copying begin anew.
+            # Use one read transaction for all steps. Otherwise each commit would restart the copying.
             source.execute("BEGIN")
             source.execute("SELECT 1 FROM meta").fetchone()
             with sink.backup("main", source, "main") as copying:
@@ -105,7 +106,8 @@ def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = Fals
                     progress((pages - copying.remaining) * page_bytes, pages * page_bytes)
                     if copying.remaining:
                         time.sleep(backup_pause_s)
-            # While this view is open the image is not synced, so segments that it lacks are not deleted.
+            # While this transaction is open, the image is not synced, so segments that the copy needs are not
+            # deleted.
             apply_log(store, sink)
             source.execute("COMMIT")
         _alter(target, [] if is_exact else _HELD_FLOOR)
@@ -114,7 +116,7 @@ def copy(store: Path, target: Path, progress: Progress, *, is_exact: bool = Fals
 
 
 def nameless_copy(store: Path, ending: str, progress: Progress, *, is_exact: bool = False) -> BinaryIO:
-    """Return a file without a name that has a copy of a store. Raises PeacefsError."""
+    """Return an open, unlinked file that contains a copy of a store. Raises PeacefsError."""
     copying = store.with_name(store.name + ending)
     try:
         copy(store, copying, progress, is_exact=is_exact)
@@ -127,13 +129,13 @@ def nameless_copy(store: Path, ending: str, progress: Progress, *, is_exact: boo
 
 
 def _alter(copied: Path, statements: Sequence[tuple[str, tuple[int, ...]]]) -> None:
-    """Leaves a file that stands by itself: without a log beside it."""
+    """Apply statements to a copy, and leave it as a single file without SQLite's log."""
     with contextlib.closing(connect_plain(copied)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
     metadata_file.change_rows(copied, statements)
 
 
-# -- bringing back -----------------------------------------------------------------------------------
+# -- restoring --------------------------------------------------------------------------------------
 
 
 def restore(
@@ -141,14 +143,14 @@ def restore(
 ) -> Restored:
     """Replace the store by `backup`. The former store is set aside as `<name>.replaced`.
 
-    Its epoch is above those of both, by a random number. So restoring a backup a second time repeats no number of
-    the first time, even if datanodes are away. Its transactions are numbered from there, so that commits after the
-    backup do not count as missing. `with_log` also applies the later changes from the log of the former store, for
-    a store that is damaged while its log is sound.
+    The new epoch is above those of both stores, by a random number. So if a backup is restored twice, the second
+    time reuses no number of the first, even if datanodes were away. Transactions are numbered from the new epoch,
+    so that commits after the backup do not count as lost. `with_log` also applies the later changes from the log
+    of the former store. Use it if that store is damaged but its log is intact.
 
-    After a crash, call it again: it goes on where it stopped. Until then no coordinator starts on the store.
-    Raises StartupError if a coordinator has the store open, if `backup` is not a sound backup, or if there is a
-    store and `replace` is false.
+    After a crash, call it again to continue. Until then no coordinator starts on the store. Raises StartupError if
+    a coordinator has the store open, if `backup` is not an intact backup, or if there is a store and `replace` is
+    false.
     """
     metadata_file.verify_backup(backup)
     if backup.resolve() == store.resolve():
@@ -168,7 +170,7 @@ def restore(
         replayed = _replay(store, copying) if with_log else 0
         epoch = _raise_epoch(copying, max(_epoch_of(store), _epoch_recorded(store, copying)), rng)
         metadata_file.sync(copying)
-        # From here on a crash leaves a trace that keeps coordinators from starting.
+        # A crash after this leaves a file that prevents coordinators from starting.
         copying.replace(restoring)
         replaced = set_aside(store)
         sync_directory(str(store.absolute().parent))
@@ -183,9 +185,9 @@ def restore(
 
 
 def _replay(store: Path, copied: Path) -> int:
-    """Apply the log of a store to a copy of an earlier state, and return the number of entries.
+    """Apply the log of a store to a copy of an earlier state, and return the number of applied entries.
 
-    Raises StartupError where the log does not go on from the copy, or is damaged.
+    Raises StartupError if the log does not continue from the copy, or is damaged.
     """
     try:
         with contextlib.closing(connect_plain(copied)) as connection:
@@ -204,7 +206,7 @@ def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:
     changes: list[tuple[str, tuple[int, ...]]] = [
         ("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,)),
         ("UPDATE meta SET value = max(value, ?) WHERE key = 'last_tx'", (first_of_epoch(epoch),)),
-        # A restored store goes another way than the journal did.
+        # From here on, the restored store differs from the journal.
         ("UPDATE meta SET value = '' WHERE key = 'journal'", ()),
         ("UPDATE meta SET value = 0 WHERE key = 'journal_number'", ()),
         (f"DELETE FROM meta WHERE key = '{DIFFERS_KEY}'", ()),
@@ -214,7 +216,7 @@ def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:
 
 
 def _epoch_of(store: Path) -> int:
-    """Return the last epoch that a store has begun; 0 if it cannot be read any more."""
+    """Return the last epoch that a store has begun; 0 if the store is unreadable."""
     if not store.exists():
         return 0
     try:
@@ -235,7 +237,7 @@ def _epoch_recorded(store: Path, copied: Path) -> int:
 
 
 def set_aside(store: Path) -> Path | None:
-    """Move a store away with its log and its record, so that they cannot be taken for another store's."""
+    """Rename a store with its log and commit record, so that they are not used with another store."""
     replaced = store.with_name(store.name + ".replaced")
     found = store.exists()
     if found:

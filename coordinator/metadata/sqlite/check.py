@@ -1,7 +1,7 @@
-"""Check that a store is sound: SQLite's own check of every page, then the invariants of our tables.
+"""Checks a store: SQLite's own check of every page, then the invariants of our tables.
 
-Reads one state of the store and changes nothing, whether a coordinator serves from it or not. Meanwhile the
-store's log grows by what is committed.
+Reads one state of the store and changes nothing, even while a coordinator uses it. Meanwhile commits make the
+store's log grow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ check_examples_max: Final = 5
 
 @dataclass(frozen=True)
 class Problem:
-    """A broken invariant: how often it is broken, and some examples."""
+    """A broken invariant: the number of violations, and some examples."""
 
     name: str
     found: int
@@ -37,9 +37,9 @@ class Problem:
 
 @dataclass
 class Findings:
-    """The findings of a check. `files`, `directories` and `chunks` are None when the store cannot be trusted.
+    """The findings of a check. `files`, `directories` and `chunks` are None if the store is unreadable.
 
-    They leave out the last `commits_behind` commits, which the log has and the image does not have yet.
+    The last `commits_behind` commits are not checked, because they are in the log and not in the image yet.
     """
 
     problems: list[Problem] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Findings:
 
 
 class _Invariant(NamedTuple):
-    """`broken` selects what contradicts it, one text a row."""
+    """An invariant. The query `broken` returns one row with a text for each violation."""
 
     name: str
     broken: str
@@ -170,7 +170,7 @@ _STEPS = len(_INVARIANTS) + 3
 
 
 def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
-    """Check everything. `begun` is called with the name and number of each check, and the number of checks."""
+    """Check everything. Before each check, call `begun` with its name, its number and the number of checks."""
     metadata_file.verify_identity(path)
     with contextlib.closing(connect_read_only(path)) as connection:
         begun("pages and indexes", 1, _STEPS)
@@ -194,7 +194,7 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
 
 
 def check_tables(connection: apsw.Connection, begun: Callable[[str, int, int], None]) -> Findings:
-    """All of `check` but the pages and the digest, in whatever the connection sees now. Raises apsw.Error."""
+    """Check the tables, in the state that the connection sees. Raises apsw.Error."""
     findings = Findings()
     begun("numbers", 3, _STEPS)
     _check_numbers(connection, findings)
@@ -215,7 +215,10 @@ def _check_pages(connection: apsw.Connection, findings: Findings) -> None:
 
 
 def _check_numbers(connection: apsw.Connection, findings: Findings) -> None:
-    """Numbers above the epoch would be drawn again; a floor above it would make garbage of what is written."""
+    """Check that no number is above the epoch, or it would be assigned again.
+
+    The floor must not be above the epoch either, or new chunks would be collected as garbage.
+    """
     meta = dict(connection.execute("SELECT key, value FROM meta"))
     last_tx = connection.execute("SELECT max(from_tx) FROM inode").get or 0
     highest = [

@@ -1,9 +1,9 @@
-"""The commit record: beside the store, outside its log, the number of the last commit that was acknowledged.
+"""The commit record: a file beside the store with the number of the last acknowledged commit.
 
-It is written after each commit and before the answer, so it never names a commit that was not durable. That write
-is not synced: it survives the end of the process at any instruction. `sync` makes it durable, once a second: after
-a power cut it may be older by that, and never newer. Two slots are written in turn, each in a block of its own, so
-that one that is torn or damaged leaves the one before.
+It is written after each commit and before the answer, so it never names a commit that is not durable. This write
+is not synced, but it survives a killed process. `sync` makes it durable, once a second. After a power cut the
+record may therefore be up to a second old, but never too new. Two slots in separate blocks are written in turn, so
+that a torn or damaged slot leaves the previous one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SLOTS = 2
 
 
 class Acknowledged(NamedTuple):
-    """The last commit: its number, its epoch, and when it was made by the wall clock."""
+    """The last acknowledged commit: its number, its epoch, and its wall clock time."""
 
     tx: int
     epoch: int
@@ -38,12 +38,12 @@ class Acknowledged(NamedTuple):
 
 
 def path_of(store: Path) -> Path:
-    """Return where the record of a store lies."""
+    """Return the path of a store's commit record."""
     return store.with_name(store.name + ".commits")
 
 
 def read(store: Path, cluster_id: str) -> Acknowledged | None:
-    """Return what the record says; None where there is none, or another cluster's.
+    """Return the record; None if it does not exist, or belongs to another cluster.
 
     Raises RecordDamaged, StartupError.
     """
@@ -52,7 +52,7 @@ def read(store: Path, cluster_id: str) -> Acknowledged | None:
 
 
 class CommitRecord:
-    """The record of a store that is open. `note` is for one thread at a time, `sync` for any other."""
+    """The record of an open store. One thread may call `note` while another calls `sync`."""
 
     def __init__(self, descriptor: int, cluster_id: str, written: int) -> None:
         self._descriptor = descriptor
@@ -64,7 +64,7 @@ class CommitRecord:
 
     @classmethod
     def open(cls, store: Path, cluster_id: str, now: Acknowledged) -> CommitRecord:
-        """Open the record, made anew where it is missing or another cluster's, and note `now`.
+        """Open the record and write `now` to it. Create the record if it is missing or another cluster's.
 
         Raises StartupError.
         """
@@ -82,14 +82,14 @@ class CommitRecord:
         return record
 
     def note(self, commit: Acknowledged) -> None:
-        """Write that a commit is durable. Raises OSError."""
+        """Record a durable commit. Raises OSError."""
         self._written += 1
         data = _pack(self._identity, self._written, commit)
         if os.pwrite(self._descriptor, data, self._written % _SLOTS * _SLOT_BYTES) != len(data):
             raise OSError("the commit record was not written in full")
 
     def sync(self) -> None:
-        """Make durable what was noted before; nothing once it is closed. Raises OSError."""
+        """Sync the recorded commits. Does nothing after `close`. Raises OSError."""
         with self._closing:
             written = self._written
             if self._is_open and written != self._synced:
@@ -97,7 +97,7 @@ class CommitRecord:
                 self._synced = written
 
     def close(self) -> None:
-        """Make it durable and close it. Raises OSError."""
+        """Sync and close the record. Raises OSError."""
         try:
             self.sync()
         finally:
@@ -107,7 +107,7 @@ class CommitRecord:
 
 
 def _create(path: Path, cluster_id: str, now: Acknowledged) -> None:
-    """Make a record whole or not at all; later writes need no more room."""
+    """Create a record atomically and in its full size, so that later writes need no disk space."""
     staged = path.with_name(path.name + ".new")
     private_files.create_file(staged)
     with staged.open("r+b") as file:
@@ -136,7 +136,7 @@ def _read_slots(store: Path) -> list[bytes] | None:
 
 
 def _newest(slots: list[bytes] | None) -> tuple[int, bytes, Acknowledged] | None:
-    """Return the slot that was written last: the number of slots before it, its owner, and its content."""
+    """Return the newest slot: its serial number, its owner, and its content."""
     if slots is None:
         return None
     found = []
@@ -152,4 +152,4 @@ def _newest(slots: list[bytes] | None) -> tuple[int, bytes, Acknowledged] | None
 
 
 class RecordDamaged(Exception):
-    """Neither slot of the record can be read: what was acknowledged is not known."""
+    """Neither slot of the record is readable, so the last acknowledged commit is unknown."""

@@ -29,7 +29,7 @@ _FRAME_BYTES = _FRAME_HEAD_BYTES + PAGE_BYTES
 
 
 class Rows(Protocol):
-    """What a statement gives. A row is a tuple, with the types of its columns."""
+    """The result of a statement. A row is a tuple of the columns' values."""
 
     def fetchone(self) -> Any: ...
 
@@ -39,19 +39,19 @@ class Rows(Protocol):
 
 
 class DamagedPage(ServiceUnready):
-    """A page that was read is not what was written. A coordinator that meets one stops."""
+    """A page that was read differs from the page that was written. The coordinator then stops."""
 
 
 class StoresDiffer(DamagedPage):
     """The rows of this store differ from the leader's."""
 
 
-#: For each store in which this process met a damaged page: the first one, in words.
+#: For each store with damaged pages that this process has read: a description of the first one.
 damage_met: dict[Path, str] = {}
 
 
 def connect(target: Path) -> apsw.Connection:
-    """Open a store that has page sums, to read and write. Raises apsw.Error."""
+    """Open a store that has page sums, for reading and writing. Raises apsw.Error."""
     return _prepared(apsw.Connection(str(target.absolute()), vfs=_VFS, statementcachesize=_STATEMENTS))
 
 
@@ -61,7 +61,7 @@ def connect_plain(target: Path | str) -> apsw.Connection:
 
 
 def connect_read_only(path: Path) -> apsw.Connection:
-    """Open a store or a copy of one, to read. It cannot write, not even by a checkpoint when it is closed.
+    """Open a store or a copy for reading. The connection never writes, not even a checkpoint at its close.
 
     Raises apsw.Error.
     """
@@ -72,30 +72,30 @@ def connect_read_only(path: Path) -> apsw.Connection:
 
 
 def connect_past_sums(path: Path) -> apsw.Connection:
-    """Connect to read, without a look at the checksums of pages. Raises apsw.Error."""
+    """Open a store for reading without verifying page sums. Raises apsw.Error."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     return _prepared(apsw.Connection(f"{path.absolute().as_uri()}?mode=ro", flags=flags))
 
 
 def is_fault_of_the_store(error: BaseException) -> bool:
-    """Return whether the store itself failed, as opposed to a request that asked for something impossible."""
+    """Return whether the store itself failed, as opposed to an invalid request."""
     of_request = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
     return isinstance(error, apsw.Error | DamagedPage | OSError) and not isinstance(error, of_request)
 
 
 def is_want_of_room(error: BaseException) -> bool:
-    """Return whether the disk was full. SQLite reports failed syncs and exhausted quotas by other codes."""
+    """Return whether the disk was full, including quotas and failed syncs, for which SQLite has other codes."""
     return isinstance(error, apsw.FullError)
 
 
 def damage_of(store: Path) -> DamagedPage | None:
-    """Return the error that this process raised for a damaged page of a store, None if there was none."""
+    """Return an error for the first damaged page that this process has read from a store; None if none."""
     what = damage_met.get(store.absolute())
     return None if what is None else DamagedPage(f"the metadata is damaged: {what}")
 
 
 def damage_found(scrub: PageScrub, pages: int, *, is_log_copied: bool) -> Exception | None:
-    """Compare the next `pages` with their checksums. Return the error if one is damaged or cannot be read."""
+    """Verify the checksums of the next `pages`. Return an error if one is damaged or unreadable."""
     try:
         found = scrub.look(pages, is_log_copied=is_log_copied)
     except OSError as error:
@@ -106,11 +106,11 @@ def damage_found(scrub: PageScrub, pages: int, *, is_log_copied: bool) -> Except
 
 
 class _ReadOnly(apsw.Connection):
-    """A connection that is closed without a fault."""
+    """A read-only connection whose close ignores an expected error."""
 
     def close(self, force: bool = False) -> None:
-        # SQLite asks for the lock that a last checkpoint needs, is refused it on a read-only file, and goes on.
-        # The refusal is an exception in a VFS in Python, which would come out of here.
+        # At the close, SQLite tries to lock the file for a last checkpoint. On a read-only file this fails, and
+        # SQLite continues. But with a VFS in Python, the failure is also raised as an exception here.
         with contextlib.suppress(apsw.IOError):
             super().close(force)
 
@@ -122,13 +122,13 @@ def _met(path: Path, what: str) -> DamagedPage:
 
 def _prepared(connection: apsw.Connection) -> apsw.Connection:
     connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
-    # Otherwise SQLite compiles a statement anew whenever its values are others, to plan by them.
+    # Otherwise SQLite compiles a statement again for each new set of values, to plan by them.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return connection
 
 
 class _SummedFiles(apsw.VFS):
-    """The system's files, with verified pages."""
+    """A VFS like the system's, which verifies the pages it reads."""
 
     def __init__(self) -> None:
         super().__init__(_VFS, "")
@@ -143,7 +143,7 @@ class _SummedFiles(apsw.VFS):
 
 
 class _Database(apsw.VFSFile):
-    """The file of the database."""
+    """The database file."""
 
     def __init__(self, path: Path, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         self._path = path
@@ -180,10 +180,11 @@ class _Database(apsw.VFSFile):
 
 
 class _Log(apsw.VFSFile):
-    """The file of SQLite's log.
+    """SQLite's log file.
 
-    SQLite verifies frames of the log only when it recovers the log. So the checksum of each page that is written
-    to it is in a second file, which all processes that read the log share. That file need not survive them.
+    SQLite verifies frames of the log only when it recovers the log. Therefore the checksum of each page written to
+    the log is also kept in a second file, which all processes that read the log share. That file need not survive
+    these processes.
     """
 
     def __init__(self, path: Path, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
@@ -198,7 +199,7 @@ class _Log(apsw.VFSFile):
             if len(known) == 8 and known != bytes(8) and known != xxh3_64_digest(data):
                 raise _met(self._path, f"the page at {offset} of its log is not what was written")
         elif amount == _FRAME_BYTES:
-            # SQLite recovers the log, and verifies what it reads now.
+            # SQLite is recovering the log, and verifies these frames itself.
             os.pwrite(self._sums, xxh3_64_digest(data[_FRAME_HEAD_BYTES:]), _place_of(offset + _FRAME_HEAD_BYTES))
         return data
 
@@ -219,7 +220,7 @@ class _Log(apsw.VFSFile):
 
 
 def log_sums_of(store: Path) -> Path:
-    """Return the path of the checksums of the pages in SQLite's log of a store."""
+    """Return the path of the checksums for the pages in SQLite's log of a store."""
     return store.with_name(store.name + "-wal.sums")
 
 

@@ -1,4 +1,4 @@
-"""Copies of a store for coordinators that follow the same journal: equal in every row, unlike backups."""
+"""Copies of a store for coordinators that follow the same journal. Unlike backups, they are equal in every row."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from .store_place import StorePlace
 
 
 def make(store: Path) -> BinaryIO:
-    """Return a file without a name with a copy of a store that this process has open. Raises PeacefsError."""
+    """Return an open, unlinked file with a copy of a store that this process has open. Raises PeacefsError."""
     ending = f".joining-{os.getpid()}-{os.urandom(4).hex()}"
     return nameless_copy(store, ending, lambda done, total: None, is_exact=True)
 
 
 @contextlib.contextmanager
 def staged(store: Path) -> Iterator[Path]:
-    """Yield a path beside the store for a copy, which takes its place afterwards.
+    """Yield a path for a copy. After the block, the copy replaces the store.
 
     Raises StartupError, PeacefsError.
     """
@@ -54,7 +54,10 @@ def staged(store: Path) -> Iterator[Path]:
 
 
 def leave_journal(store: Path) -> bool:
-    """Have a store that nobody has open follow no journal any more. Return whether it did. Raises StartupError."""
+    """Detach a store, which must not be open, from its journal. Return whether it followed one.
+
+    Raises StartupError.
+    """
     place = StorePlace.claim(store)
     try:
         if not store.exists():
@@ -65,7 +68,8 @@ def leave_journal(store: Path) -> bool:
         with contextlib.closing(connect(store)) as connection:
             with contextlib.suppress(StoresDiffer):
                 apply_log(store, connection)
-            # An operator has decided that this store is the sound one.
+            # Apply the rest although the store differs from the leader's: the operator has decided that this store
+            # is intact.
             apply_log(store, connection)
         metadata_file.change_rows(
             store,

@@ -1,7 +1,7 @@
-"""The file that the SQLite store lies in: made whole or not at all, and checked before it is touched.
+"""The SQLite file of the store: created atomically, and verified before anything is changed.
 
-Everything that could overwrite a file comes after it was found to be ours, whole, and not newer than we are.
-All refusals are StartupError, and say what to do.
+Anything that could overwrite a file happens only after the file was found to be ours, intact, and of a known
+version. All refusals are StartupError, and say what to do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ADVICE_ON_BACKUP = "Nothing was changed. A backup is a file that `peacefs metad
 
 
 def create(path: Path, owner: str) -> None:
-    """Make a new store with an empty root directory. A crash leaves the whole store or nothing."""
+    """Create a new store with an empty root directory, atomically."""
     segments = [segment for _, segment in list_segments(path)]
     for left in (*segments, page_sums.sqlite_log_of(path), commit_record.path_of(path), page_sums.path_of(path)):
         if left.exists():
@@ -54,7 +54,7 @@ def create(path: Path, owner: str) -> None:
     try:
         private_files.create_file(unfinished)
         with contextlib.closing(connect_plain(unfinished)) as connection:
-            # A crash leaves a copy that is thrown away: it needs no journal, and one sync at the end.
+            # No journal and no syncs are needed before the end: after a crash, the unfinished file is discarded.
             connection.execute("PRAGMA journal_mode = OFF")
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -68,29 +68,27 @@ def create(path: Path, owner: str) -> None:
 
 
 def restoring(path: Path) -> Path:
-    """Return the place of the new store while a restore sets the old one aside; it exists when the restore was cut
-    short.
-    """
+    """Return the path of a new store during a restore. If the file exists, a restore was interrupted."""
     return path.with_name(path.name + ".restoring")
 
 
 def room_bytes(directory: Path) -> int:
-    """Return what the file system of a directory has left."""
+    """Return the free bytes of a directory's file system."""
     return shutil.disk_usage(directory).free
 
 
 def size_bytes(path: Path) -> int:
-    """Return the size of a store with its logs."""
+    """Return the size of a store, including its logs."""
     found = 0
     for file in (path, page_sums.sqlite_log_of(path), *(segment for _, segment in list_segments(path))):
-        # Segments and SQLite's log come and go.
+        # Segments and SQLite's log may be created and deleted meanwhile.
         with contextlib.suppress(FileNotFoundError):
             found += file.stat().st_size
     return found
 
 
 def sync(path: Path) -> None:
-    """Make a file durable. Raises OSError."""
+    """Sync a file. Raises OSError."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.fsync(descriptor)
@@ -99,18 +97,18 @@ def sync(path: Path) -> None:
 
 
 def verify_backup(path: Path) -> None:
-    """Raise StartupError unless the file is a whole copy of a store that this version can read."""
+    """Raise StartupError unless the file is an intact backup that this version can read."""
     if path.is_dir():
         raise StartupError(f"{path} is a directory and no backup. {_ADVICE_ON_BACKUP}")
     verify(path, _ADVICE_ON_BACKUP)
 
 
 def verify(path: Path, advice: str = _ADVICE) -> None:
-    """Raise StartupError, with `advice`, unless the file is a whole store of ours that this version can read.
+    """Raise StartupError, with `advice`, unless the file is an intact store of ours that this version can read.
 
-    Nobody has it open. Every page is compared with its checksum. Pages that differ do no harm if all rows and
-    indexes are nevertheless what was committed: the damage is where no row lies. A store or a copy without
-    checksums of its pages is checked in that way, too.
+    The store must not be open. Every page is compared with its checksum. If pages differ but all rows and indexes
+    are what was committed, the damage is in unused space and is accepted. A store or copy without page sums is
+    verified by its rows and indexes, too.
     """
     verify_identity(path, advice)
     damaged = page_sums.damaged_pages(path) if page_sums.path_of(path).exists() else None
@@ -123,9 +121,9 @@ def verify(path: Path, advice: str = _ADVICE) -> None:
 
 
 def provide_sums(path: Path) -> None:
-    """Give a store that was verified checksums for its pages where it has none, or where they differ.
+    """Create the page sums of a verified store if they are missing, or if damaged pages were accepted.
 
-    Nobody has it open. Raises StartupError.
+    The store must not be open. Raises StartupError.
     """
     there = page_sums.path_of(path).exists()
     damaged = page_sums.damaged_pages(path) if there else []
@@ -142,9 +140,9 @@ def provide_sums(path: Path) -> None:
 
 
 def fault_of_rows(path: Path) -> str | None:
-    """Return what is wrong with the tables and indexes of a store or a copy, if anything, in words.
+    """Return a description of what is wrong with the tables and indexes of a store or copy; None if nothing.
 
-    Checks the structure of every page and the digest of all rows, and no checksums of pages.
+    Checks the structure of every page and the digest of all rows, but no page sums.
     """
     try:
         with contextlib.closing(connect_past_sums(path)) as connection:
@@ -157,7 +155,7 @@ def fault_of_rows(path: Path) -> str | None:
 
 
 def change_rows(path: Path, statements: Sequence[tuple[str, tuple[int | str, ...]]]) -> None:
-    """Change a store that nobody has open, or a copy, in one commit; its digest follows. Raises apsw.Error."""
+    """Change a copy, or a store that is not open, and its digest, in one commit. Raises apsw.Error."""
     has_sums = page_sums.path_of(path).exists()
     with contextlib.closing(connect(path) if has_sums else connect_plain(path)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
@@ -168,12 +166,12 @@ def change_rows(path: Path, statements: Sequence[tuple[str, tuple[int | str, ...
         if row_digest.stored(connection) is not None:
             connection.execute("UPDATE meta SET value = ? WHERE key = ?", (digest.packed(), row_digest.DIGEST_KEY))
         connection.execute("COMMIT")
-        # Nothing of a damaged log is to be found again.
+        # Remove all content of a log that may be damaged.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def verify_identity(path: Path, advice: str = _ADVICE) -> None:
-    """Raise StartupError, with `advice`, unless the file is a store for this version."""
+    """Raise StartupError, with `advice`, unless the file is a store that this version can read."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))

@@ -1,6 +1,6 @@
-"""Has the image of a directory written by a second process, which is started when it lacks many entries.
+"""Applies the log to the image of a directory, by a second process if the image lacks many entries.
 
-Until then only the log has the changes, and a start reads them from it.
+Until then, only the log contains the changes, and a start reads them from there.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from .statement_entries import apply_statements
 
 log = logging.getLogger("peacefs.coordinator")
 
-# Number of entries that the image may lack without a process. A start takes little time to apply them.
+# Number of entries that the image may lack before a process is started. A start applies so many entries quickly.
 image_entries_behind_max: Final = 500
-# Pause before a dead process is started again. So many deaths without progress are a fault.
+# Pause before a dead process is restarted, and the number of deaths without progress that count as a fault.
 image_restart_pause_s: Final = 1.0
 image_deaths_max: Final = 5
 # Time limits of callers that wait for the image.
@@ -49,10 +49,10 @@ image_close_wait_s: Final = 20.0
 
 
 class FileImage(ImageKeeper):
-    """Runs at most one process. Without one, `catch_up` applies entries in this process."""
+    """Runs at most one image process. Without one, `catch_up` applies entries in this process."""
 
     def __init__(self, store: Path, database: int, number: int) -> None:
-        """`database` is a descriptor of the image's file; `number` the last entry that the image has."""
+        """`database` is a descriptor of the image's file; `number` is the last entry in the image."""
         self._store = store
         self._scrub = PageScrub(store, database)
         self._durable = self._imaged_number = self._synced = number
@@ -93,7 +93,7 @@ class FileImage(ImageKeeper):
         try:
             os.write(pipe.fileno(), NUMBER.pack(self._durable))
         except BlockingIOError:
-            # The process is busy. `tend` tells it again.
+            # The process is busy. `tend` sends the number again.
             return
         except BrokenPipeError:
             self._died()
@@ -187,7 +187,7 @@ class FileImage(ImageKeeper):
 
     def scrub(self, pages: int) -> Exception | None:
         if self._process is not None:
-            # The process scrubs the image itself. Here, a page that it is writing could look damaged.
+            # A running process scrubs the image itself. A page that it is writing could look damaged from here.
             return None
         return damage_found(self._scrub, pages, is_log_copied=False)
 
@@ -201,7 +201,7 @@ class FileImage(ImageKeeper):
         return is_fault_of_the_store(error)
 
     def _stop(self) -> None:
-        """End the process. The log has the entries that it has not applied."""
+        """End the process. Entries that it has not applied remain in the log."""
         process, self._process = self._process, None
         if process is not None:
             assert process.stdin is not None

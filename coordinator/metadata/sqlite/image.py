@@ -1,4 +1,4 @@
-"""Reads and writes the image, the SQLite file that is brought up to date from the log."""
+"""Reads and writes the image, the SQLite file to which the entries of the log are applied."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .connections import DamagedPage, StoresDiffer, connect
 from .row_digest import DIFFERS_KEY, DIGEST_BYTES, DIGEST_KEY, RowDigest
 
 _CACHE_KIB = 64 * 1024
-# SQLite copies its own log after 16 MiB. If it copies seldom, it writes a page that changed often only once.
+# SQLite copies its log to the database after 16 MiB. With rare copies, a page that changes often is written once.
 _CHECKPOINT_PAGES = 4096
 
 
-# A store with a journal records its digest at each such number of journal entries, and keeps this many records.
+# A store with a journal records its digest after each such number of journal entries, and keeps this many digests.
 digest_interval_entries: Final = 1000
 digests_remembered_max: Final = 8
 _DIGEST_ENTRY_BYTES = 8 + DIGEST_BYTES
@@ -62,14 +62,14 @@ class ImageReader:
         return self._execute(statement, values).fetchall()  # type: ignore[no-any-return]
 
     def position(self) -> Position:
-        """Return the last entry of the log that the image has."""
+        """Return the last entry of the log that was applied to the image."""
         meta = dict(self._execute("SELECT key, value FROM meta WHERE key IN ('log_number', 'log_chain')"))
         return Position(meta["log_number"], int.from_bytes(meta["log_chain"], "big"))
 
     def close(self) -> None:
-        """Close the connection. SQLite copies its log into the file if this is the last one."""
+        """Close the connection. If it is the last one, SQLite copies its log to the database."""
         with contextlib.suppress(DamagedPage):
-            # A damaged page is not copied.
+            # SQLite does not copy a damaged page.
             self._connection.close()
 
 
@@ -122,7 +122,7 @@ class ImageWriter:
 
     @property
     def number(self) -> int:
-        """The last entry that the image has."""
+        """The last entry that was applied to the image."""
         return self._number
 
     def apply(self, entries: Iterable[Entry]) -> None:
@@ -154,7 +154,7 @@ class ImageWriter:
         if not number:
             return
         with self.transaction() as execute:
-            # Deletions first: a request id whose answer was deleted may have a new answer.
+            # Delete first: if the answer of a request id was deleted, the same id may have a new answer.
             for (table, key), put in last.items():
                 if put is None:
                     execute(_deletion(table), key)
@@ -169,7 +169,8 @@ class ImageWriter:
             said = last.get((META, ("leader_digest",)))
             differs_at = self._compare_digest(said[1]) if said else None
             if differs_at is not None:
-                # The next start finds it. The entries are kept, in case the leader is the damaged one.
+                # Keep the difference for the next start. Keep the entries, too, in case the leader's store is the
+                # damaged one.
                 execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (DIFFERS_KEY, differs_at))
         self._number = number
         if differs_at is not None:
@@ -177,7 +178,7 @@ class ImageWriter:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Callable[..., object]]:
-        """Commit what is executed, with the digest that follows from it, or roll it back."""
+        """Run the block as a transaction that also updates the digest. Roll back if the block raises."""
         digest = self._digest.value
         execute = self.connection.execute
         execute("BEGIN IMMEDIATE")
@@ -204,7 +205,7 @@ class ImageWriter:
         """
         execute = self.connection.execute
         if execute("SELECT 1 FROM meta WHERE key = ?", (DIFFERS_KEY,)).get:
-            # It is known: the other entries are applied without a further word.
+            # The difference is known already. Apply further entries silently.
             return None
         found = execute("SELECT value FROM meta WHERE key = 'digests_at'").get or b""
         for at in range(0, len(found), _DIGEST_ENTRY_BYTES):
@@ -214,7 +215,7 @@ class ImageWriter:
         return None
 
     def copy_log(self) -> bool:
-        """Copy SQLite's log into its file and sync that. Return whether all was copied. Raises apsw.Error."""
+        """Copy SQLite's log to the database and sync it. Return whether all was copied. Raises apsw.Error."""
         _is_busy, logged, copied = self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").get
         return bool(logged == copied)
 
@@ -223,7 +224,7 @@ class ImageWriter:
 
 
 def differs_text(number: int) -> str:
-    """Say that a store differs from the leader's after an entry of the journal, and what to do."""
+    """Return a message that a store differs from the leader's after this journal entry, with advice."""
     return (
         f"after entry {number} of the journal the metadata here is not what the leader has. Run `peacefs metadata "
         "check` on both directories. If that of the leader is not damaged, move this one away and start: it is "
@@ -233,7 +234,7 @@ def differs_text(number: int) -> str:
 
 
 def _journal_number(content: Content) -> int | None:
-    """Return the number of an entry in the journal, None without a journal. It is among the last changes."""
+    """Return the number of an entry in the journal; None without a journal. It is among the last changes."""
     for table, row in reversed(content.changes):
         if table == META and row[0] == "journal_number":
             return row[1]  # type: ignore[no-any-return]
@@ -253,9 +254,9 @@ def _deletion(table: int) -> str:
 
 
 def connect_writer(path: Path) -> apsw.Connection:
-    """Connect for writing. Raises apsw.Error.
+    """Open a store for writing. Raises apsw.Error.
 
-    `synchronous = NORMAL` is enough: a power cut may undo the last transactions of SQLite, but our log has them.
+    `synchronous = NORMAL` is enough: if a power cut undoes the last transactions of SQLite, our log has them.
     """
     writer = connect(path)
     try:

@@ -1,8 +1,8 @@
-"""The process that applies entries of the log to the image, so that this does not hold up the event loop.
+"""The process that applies entries of the log to the image, which would delay the event loop.
 
-It reads on stdin the number of the last durable entry, and reads the entries from the log's files. It writes on
-stdout the last entry that the image has, the last one that it has synced, and the error with which it stops. It
-ends when stdin ends.
+It reads the number of the last durable entry from stdin, and the entries from the log's files. It writes to
+stdout: the last entry in the image, the last entry that is synced, and the error that stops it. It ends when stdin
+ends.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from .connections import DamagedPage, is_want_of_room
 from .image import ImageWriter, entries_behind
 from .page_sums import PageScrub
 
-# Pause between two transactions, so that they are large, and maximum number of entries of one.
+# Pause between two transactions, which makes them large, and maximum number of entries per transaction.
 image_pause_s: Final = 0.1
 image_entries_per_transaction: Final = 2000
-# SQLite's own log is copied after this time without an entry, and at this interval in any case.
+# SQLite's own log is copied after the first time without an entry, and at the second interval in any case.
 image_idle_s: Final = 0.25
 image_copy_interval_s: Final = 5.0
 image_room_wait_s: Final = 1.0
-# Number of pages compared with their checksums per interval: 1 MiB, which takes half a millisecond.
+# Number of pages whose checksums are verified per interval: 1 MiB, which takes half a millisecond.
 image_scrub_pages: Final = 256
 image_scrub_interval_s: Final = 1.0
 
-#: The messages: on stdin the number of an entry, on stdout a word of one letter and a number.
+#: The messages: on stdin the number of an entry, on stdout a one-letter word and a number.
 NUMBER: Final = struct.Struct(">Q")
 SAID: Final = struct.Struct(">cQ")
 IMAGED, SYNCED, FAULT = b"i", b"s", b"f"

@@ -1,12 +1,12 @@
-"""SQLite's write-ahead log, read without SQLite: whether commits follow a frame that is damaged.
+"""Reads SQLite's write-ahead log without SQLite, to find commits after a damaged frame.
 
-SQLite takes the log to end at its first frame whose checksum is wrong, and cannot tell a commit that was cut short
-by a power failure from one that was damaged later. But a frame is only written after the commit before it was
-synced. So a sound frame that follows a commit frame, behind the place where SQLite stops, proves that a durable
-commit is lost.
+For SQLite, the log ends at the first frame with a wrong checksum. SQLite cannot distinguish a commit that a power
+failure cut short from one that was damaged later. But a frame is written only after the commit before it was
+synced. So an intact frame after a commit frame, beyond the place where SQLite stops, proves that a durable commit
+is lost.
 
-A frame's checksum is carried on from that of the frame before, and both lie in the frames' heads: a frame behind
-the damage is judged by what its predecessor says. The format is described at
+A frame's checksum continues that of the previous frame, and both are in the frames' headers. So a frame after the
+damage is verified with the checksum stored in its predecessor. The format is described at
 sqlite.org/fileformat2.html#walformat.
 """
 
@@ -30,7 +30,7 @@ Sums = tuple[int, int]
 
 
 class LostTail(NamedTuple):
-    """The first frame that is damaged, counted from 1, and a frame behind it that proves a commit between them."""
+    """The first damaged frame, counted from 1, and a later frame that proves that a commit lies between them."""
 
     damaged: int
     proof: int
@@ -50,9 +50,9 @@ class _Head(NamedTuple):
 
 
 def find_lost_tail(log: Path) -> LostTail | None:
-    """Return what proves that commits are lost, if anything does. Raises OSError.
+    """Return the proof that commits are lost; None if there is none. Raises OSError.
 
-    A log whose head is damaged proves nothing: its frames may all be in the store.
+    A log with a damaged header proves nothing: its frames may all be in the database.
     """
     try:
         with log.open("rb") as file:
@@ -62,7 +62,7 @@ def find_lost_tail(log: Path) -> LostTail | None:
 
 
 def pages_of(log: Path) -> set[int]:
-    """Return the numbers of the pages that a log has; SQLite reads them from there. Raises OSError."""
+    """Return the numbers of the pages in a log. SQLite reads these pages from the log. Raises OSError."""
     found: set[int] = set()
     try:
         with log.open("rb") as file:
@@ -77,7 +77,7 @@ def pages_of(log: Path) -> set[int]:
 
 
 def _read_head(file: BinaryIO) -> _Head | None:
-    """Return what the head of a log says; None for one that SQLite would not accept."""
+    """Return the header of a log; None if SQLite would not accept it."""
     head = file.read(_LOG_HEAD.size)
     if len(head) < _LOG_HEAD.size:
         return None
@@ -99,7 +99,7 @@ def _scan(file: BinaryIO) -> LostTail | None:
         number += 1
         frame = _unpack(packed)
         if frame.salts != salts:
-            # This frame is from an earlier round of the log, or damaged itself: its page need not be read.
+            # This frame is from an earlier round of the log, or is damaged itself: skip its page.
             file.seek(page_bytes, 1)
             is_sound = False
         else:
@@ -122,10 +122,9 @@ def _unpack(head: bytes) -> _Frame:
 
 
 def checksum(data: bytes, before: Sums, order: str) -> Sums:
-    """Return SQLite's checksum of `data`, whose length is a multiple of 8, carried on from `before`.
+    """Return SQLite's checksum of `data`, continued from `before`. The length must be a multiple of 8.
 
-    It is a linear recurrence whose powers are Fibonacci numbers, so that two sums of products take the place of a
-    loop.
+    The checksum is a linear recurrence whose powers are Fibonacci numbers, so two sums of products replace a loop.
     """
     words = array.array("I", data)
     if order != sys.byteorder:

@@ -15,21 +15,21 @@ from .connections import connect_read_only
 from .image import Entry, ImageWriter, entries_behind
 from .schema import IMAGE_SCHEMA, schema_version
 
-#: Maximum number of attempts to read a log: a coordinator may write and delete segments meanwhile.
+#: Maximum number of attempts to read a log, because a coordinator may write and delete segments meanwhile.
 _LOOKS = 5
 
 
 class StoreNumbers(NamedTuple):
-    """The numbers of a store after its log."""
+    """The numbers of a store, including the entries in its log."""
 
     cluster_id: str
     tx: int
     epoch: int
-    #: The journal that the store follows, empty for none.
+    #: The journal that the store follows; empty for none.
     journal: str
-    #: What is wrong with the log, None if it is sound.
+    #: A description of the log's damage; None if the log is intact.
     damage: str | None
-    #: The commits that the log has and the image does not have yet.
+    #: The number of commits that are in the log and not in the image yet.
     behind: int = 0
 
 
@@ -65,8 +65,8 @@ def _numbers(meta: dict[str, Any], damage: str | None = None, behind: int = 0) -
 def apply_log(store: Path, connection: apsw.Connection, *, to_damage: bool = False) -> None:
     """Apply the log of a store to its image, or to a copy of the image.
 
-    With `to_damage` apply the entries before a damaged one, instead of raising LogDamaged. Raises LogDamaged,
-    StartupError, apsw.Error.
+    If the log is damaged, raises LogDamaged; with `to_damage`, applies the entries before the damage instead. Also
+    raises StartupError, apsw.Error.
     """
     if schema_version(connection) < IMAGE_SCHEMA:
         return

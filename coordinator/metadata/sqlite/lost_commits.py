@@ -1,7 +1,7 @@
-"""Commits that were acknowledged and that a store lacks: found before it is opened, given up by an operator alone.
+"""Detects acknowledged commits that a store has lost, before it is opened. Only an operator accepts a loss.
 
-There are two signs. The commit record names a later commit than the last in the store: whatever took the log's
-end, that shows it. And the log itself may have sound commits behind a frame that is damaged.
+There are two signs. The commit record names a later commit than the last one in the store. Or the log itself has
+intact commits after a damaged frame.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .store_place import StorePlace
 
 
 class Accepted(NamedTuple):
-    """The loss in words, the epoch that the store has now, and where the damaged log was kept, if any."""
+    """A description of the loss, the store's new epoch, and the path of the saved log, if it was damaged."""
 
     loss: str
     epoch: int
@@ -42,9 +42,9 @@ class Accepted(NamedTuple):
 
 
 def refuse(store: Path) -> None:
-    """Raise StartupError if the store, which nobody has open, lacks commits.
+    """Raise StartupError if the store, which must not be open, has lost commits.
 
-    Raises it, too, if the store follows a journal: without the journal it may lack acknowledged commits.
+    Also raises it if the store follows a journal, because without the journal acknowledged commits may be missing.
     """
     loss = find(store)
     if loss is not None:
@@ -62,12 +62,15 @@ def refuse(store: Path) -> None:
 
 
 def find(store: Path) -> str | None:
-    """Return what the store, which nobody has open, lacks, in words. Raises StartupError."""
+    """Return a description of the commits that the store has lost; None if none. The store must not be open.
+
+    Raises StartupError.
+    """
     behind = find_behind_record(store)
     if behind is not None:
         return behind
     try:
-        # Only stores of earlier releases have their last commits in SQLite's log alone.
+        # Only stores of earlier releases have their last commits only in SQLite's log.
         tail = find_lost_tail(sqlite_log_of(store)) if _schema_of(store) < IMAGE_SCHEMA else None
     except OSError as error:
         raise StartupError(f"cannot read {sqlite_log_of(store)}: {error.strerror}") from None
@@ -80,9 +83,9 @@ def find(store: Path) -> str | None:
 
 
 def find_behind_record(store: Path) -> str | None:
-    """Return what the store lacks of what its commit record says. A coordinator may have it open."""
+    """Return a description of what the store lacks according to its commit record. The store may be open."""
     try:
-        # The record before the numbers that it is compared with: a store that is open goes on meanwhile.
+        # Read the record before the store's numbers, because an open store makes commits meanwhile.
         found = commit_record.read(store, numbers_of(store).cluster_id)
         numbers = numbers_of(store)
     except RecordDamaged:
@@ -101,10 +104,10 @@ def find_behind_record(store: Path) -> str | None:
 
 
 def accept(store: Path, rng: Random) -> Accepted | None:
-    """Make a store that lacks commits one that can be opened, without them; None where nothing is missing.
+    """Make a store with lost commits usable without them. Return None if nothing is lost.
 
-    The floor is held, so that no chunk of a file that was lost is deleted, and the epoch and the numbers of
-    changes move above all that were drawn. A log that was damaged is copied first. Raises StartupError.
+    The floor is held, so that no chunk of a lost file is deleted. The epoch and the transaction numbers move above
+    all that were ever assigned. A damaged log is copied first. Raises StartupError.
     """
     place = StorePlace.claim(store)
     try:
@@ -145,7 +148,7 @@ def _go_on_without(store: Path, rng: Random) -> int:
 
 
 def _keep_log(store: Path) -> Path | None:
-    """Copy the segments of the log into one file; for a store of an earlier release, SQLite's log."""
+    """Copy the segments of the log, or SQLite's log in a store of an earlier release, into one file."""
     parts = [path for _, path in list_segments(store)] or [sqlite_log_of(store)]
     parts = [path for path in parts if path.exists() and path.stat().st_size]
     if not parts:

@@ -1,4 +1,4 @@
-"""Writes the image of a store in memory, in the thread that owns the metadata."""
+"""Applies the log to the image of a store in memory, on the thread that owns the metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .statement_entries import apply_statements
 class MemoryImage(ImageKeeper):
     """Applies waiting entries when there are many, when the metadata is idle, and at the end."""
 
-    #: Maximum number of entries that wait for the image.
+    #: Maximum number of entries that wait to be applied to the image.
     waiting_max = 256
 
     def __init__(self, writer: ImageWriter) -> None:
@@ -37,7 +37,7 @@ class MemoryImage(ImageKeeper):
             self.catch_up()
 
     def _apply(self, count: int) -> None:
-        """Apply the first `count` entries that wait."""
+        """Apply the first `count` waiting entries."""
         if self.fault is not None:
             raise self.fault
         try:

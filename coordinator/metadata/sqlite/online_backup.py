@@ -1,7 +1,7 @@
-"""A backup of the metadata for whoever asks over HTTP, while the coordinator serves.
+"""Backups of the metadata over HTTP, while the coordinator serves.
 
-The copy is made beside the store by a thread, and has no name any more when it is sent: nothing is left of it,
-however the sending ends. One at a time: each takes as much room on the disk as the store.
+A thread makes the copy beside the store, and unlinks it before it is sent, so that nothing remains however the
+sending ends. Only one copy is made at a time, because each needs as much disk space as the store.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class OnlineBackup:
     async def make(self) -> tuple[int, AsyncIterator[bytes]]:
         """Make a copy of the store. Return its size in bytes and an iterator over its contents.
 
-        Raises Overloaded if another copy is being made, PeacefsError if the disk cannot take it.
+        Raises Overloaded if another copy is being made, PeacefsError if the copy cannot be written.
         """
         if self._under_way:
             raise Overloaded("a backup is being made already; try again")
@@ -61,7 +61,7 @@ class OnlineBackup:
 async def _blocks(file: BinaryIO) -> AsyncIterator[bytes]:
     """Yield the contents of a copy.
 
-    Reading on the loop is quick, because the file was just written and is in the page cache.
+    Reading on the event loop is quick, because the file was just written and is in the page cache.
     """
     with file:
         while block := file.read(backup_block_bytes):

@@ -1,12 +1,12 @@
-"""Checksums of the database's pages, in a file beside it: what a page must be when it is read.
+"""Checksums of the database's pages, in a separate file.
 
-A checksum inside a page finds a flipped bit. It does not find an old page that was put back, two pages that were
-exchanged, or a page of zeroes over a sum of zeroes. So the sums lie apart, one per page, each of the page's number
-and its bytes: entry N of the file is the sum of page N, and entry 0 names the format.
+A checksum inside a page detects a flipped bit. It does not detect an old version of a page, two exchanged pages,
+or a page of zeros with a checksum of zero. So the checksums are in a separate file, one per page, over the page's
+number and its bytes. Entry N of the file is the checksum of page N, and entry 0 names the format.
 
-SQLite writes pages of the database when it copies the log (or while a database is made), and the log begins anew
-only after the database was synced. `PageSums.sync` runs as a part of that sync. So after a crash a sum may differ
-from its page only where the log still has the page, and SQLite then reads it from the log.
+SQLite writes database pages only when it copies its log (or while a database is created), and reuses the log only
+after the database was synced. `PageSums.sync` is a part of that sync. So after a crash, a checksum can differ from
+its page only if the log still has the page, and then SQLite reads the page from the log.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _PAGES_AT_ONCE = 1024
 
 
 def path_of(store: Path) -> Path:
-    """Return where the sums of a store lie."""
+    """Return the path of a store's page sums."""
     return store.with_name(store.name + ".sums")
 
 
 def sum_of(page: int, data: bytes | memoryview) -> int:
-    """Return the checksum of a page, which is counted from 1."""
+    """Return the checksum of a page. Pages are counted from 1."""
     return xxh3_64_intdigest(data, page)
 
 
 class PageSums:
-    """The open file of sums of one database. Any number of processes may read it; one writes."""
+    """The open page sums of one database. Any number of processes may read the file; only one may write."""
 
     def __init__(self, store: Path, descriptor: int) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class PageSums:
 
     @classmethod
     def open(cls, store: Path) -> PageSums:
-        """Open the sums of a store. Raises OSError; ValueError for a file that is none of ours."""
+        """Open the page sums of a store. Raises OSError, and ValueError if the file is not ours."""
         descriptor = os.open(path_of(store), os.O_RDWR | os.O_CLOEXEC)
         if os.pread(descriptor, len(_MAGIC), 0) != _MAGIC:
             os.close(descriptor)
@@ -60,38 +60,39 @@ class PageSums:
 
     @classmethod
     def create(cls, store: Path) -> PageSums:
-        """Make a file for a database that has no pages yet. Raises OSError."""
+        """Create the file for a database without pages. Raises OSError."""
         private_files.create_file(path_of(store))
         descriptor = os.open(path_of(store), os.O_RDWR | os.O_CLOEXEC)
         os.pwrite(descriptor, _MAGIC, 0)
         return cls(store, descriptor)
 
     def matches(self, page: int, data: bytes | memoryview) -> bool:
-        """Return whether a page is what was written last."""
+        """Return whether a page matches its checksum."""
         return os.pread(self._descriptor, _SUM.size, page * _SUM.size) == _SUM.pack(sum_of(page, data))
 
     def note(self, page: int, data: bytes) -> None:
-        """Write the sum of a page that was written. Raises OSError."""
+        """Write the checksum of a written page. Raises OSError."""
         self._is_synced = False
         packed = _SUM.pack(sum_of(page, data))
         if os.pwrite(self._descriptor, packed, page * _SUM.size) != _SUM.size:
             raise OSError(f"{path_of(self._store)} was not written in full")
 
     def cut(self, pages: int) -> None:
-        """Forget the pages after the first `pages`. Raises OSError."""
+        """Remove the checksums after the first `pages`. Raises OSError."""
         self._is_synced = False
         os.ftruncate(self._descriptor, (pages + 1) * _SUM.size)
 
     def sync(self) -> None:
-        """Make durable what was noted. Raises OSError."""
+        """Sync the checksums. Raises OSError."""
         if not self._is_synced:
             os.fdatasync(self._descriptor)
             self._is_synced = True
 
     def differing(self, database: int, first: int, count: int) -> list[int]:
-        """Return the pages from `first` on, `count` at most, whose bytes in an open file do not match.
+        """Return the pages that do not match, among `count` pages of an open database from `first` on.
 
-        A page that one of the files lacks differs. Returns nothing after the end of both. Raises OSError.
+        A page that only one of the two files has does not match. Beyond the end of both, returns nothing. Raises
+        OSError.
         """
         data = memoryview(os.pread(database, count * PAGE_BYTES, (first - 1) * PAGE_BYTES))
         sums = os.pread(self._descriptor, count * _SUM.size, first * _SUM.size)
@@ -105,7 +106,7 @@ class PageSums:
 
     @property
     def pages(self) -> int:
-        """Return how many pages have a sum."""
+        """The number of pages with a checksum."""
         return os.fstat(self._descriptor).st_size // _SUM.size - 1
 
     def close(self) -> None:
@@ -113,19 +114,19 @@ class PageSums:
 
 
 class PageScrub:
-    """Compares the pages of a database that is open with their sums, some at a time, again and again."""
+    """Verifies the pages of an open database again and again, some at a time."""
 
     def __init__(self, store: Path, database: int) -> None:
-        """`database` is a descriptor of the file that stays open. Raises OSError, ValueError."""
+        """`database` is a descriptor of the database file, which must stay open. Raises OSError, ValueError."""
         self._store = store
         self._database = database
         self._sums = PageSums.open(store)
         self._next = 1
 
     def look(self, pages: int, *, is_log_copied: bool) -> int | None:
-        """Return the first of the next so many pages that differs. Nothing writes meanwhile. Raises OSError.
+        """Verify the next `pages`; return the first damaged one. Nothing may write meanwhile. Raises OSError.
 
-        Until the log has been copied as a whole, pages that it has do not count: a crash may have left them torn.
+        Unless `is_log_copied`, pages in SQLite's log are ignored: a crash may have torn them in the database.
         """
         found = self._sums.differing(self._database, self._next, pages)
         self._next += pages
@@ -141,7 +142,7 @@ class PageScrub:
 
 
 def build(store: Path) -> None:
-    """Make durable sums of a database that nobody has open and that was found whole. Raises OSError."""
+    """Create durable page sums for an intact database that is not open. Raises OSError."""
     staged = store.with_name(store.name + ".summing")
     sums = PageSums.create(staged)
     try:
@@ -155,9 +156,9 @@ def build(store: Path) -> None:
 
 
 def damaged_pages(store: Path) -> list[int]:
-    """Return the pages of a database, which nobody has open, that are not what was written last.
+    """Return the damaged pages of a database that is not open.
 
-    Pages that the log has do not count: SQLite reads them from there. Raises StartupError.
+    Ignores pages in the log, because SQLite reads them from there. Raises StartupError.
     """
     try:
         sums = PageSums.open(store)
@@ -179,7 +180,7 @@ def damaged_pages(store: Path) -> list[int]:
 
 
 def sqlite_log_of(store: Path) -> Path:
-    """Return where SQLite keeps the log of a store."""
+    """Return the path of SQLite's log of a store."""
     return store.with_name(store.name + "-wal")
 
 

@@ -1,10 +1,10 @@
-"""The digest of a store: one number for all of its rows, in whatever file they are.
+"""The digest of a store: one number for all of its rows, wherever they are stored.
 
 It is the sum, modulo 2**128, of a keyed hash of each row. A change subtracts the hash of the old row and adds that
 of the new one. So the work depends only on the number of changed rows, and the order of changes does not matter.
 Each transaction of the image stores the digest. Two stores of one cluster with the same rows have the same digest.
-A standby compares its digest with the leader's at times (`image.py`). Restores and checks compute it from the
-rows.
+A standby compares its digest with the leader's from time to time (`image.py`). Restores and checks compute it from
+the rows.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import msgspec
 from .connections import Rows
 
 DIGEST_KEY: Final = "digest"
-#: The entry of the journal after which the rows were found to differ from the leader's, if they were.
+#: The journal entry after which the rows were found to differ from the leader's, if they were.
 DIFFERS_KEY: Final = "differs_at"
 
 DIGEST_BYTES: Final = 16
 _MODULUS = 1 << (8 * DIGEST_BYTES)
-#: Rows of `meta` that may differ between stores that are equal otherwise.
+#: Rows of `meta` that may differ between otherwise equal stores.
 _OWN_KEYS = frozenset(
     {
         DIGEST_KEY,
@@ -41,7 +41,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class RowDigest:
-    """Follows the changes that one connection makes. The caller sets it back when changes are rolled back."""
+    """Updates a digest with the changes of one connection. After a rollback, the caller must restore `value`."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -63,7 +63,7 @@ class RowDigest:
 
 
 def stored(connection: apsw.Connection) -> int | None:
-    """Return the digest that a store says of itself; None where it says none."""
+    """Return the digest stored in a store; None if there is none."""
     packed = connection.execute("SELECT value FROM meta WHERE key = ?", (DIGEST_KEY,)).get
     return int.from_bytes(packed, "big") if packed else None
 
@@ -83,13 +83,13 @@ def computed(connection: apsw.Connection) -> int:
 
 
 def store_computed(connection: apsw.Connection) -> None:
-    """Compute the digest anew, within a transaction of the caller's, and store it."""
+    """Compute the digest from the rows and store it, in the caller's transaction."""
     packed = computed(connection).to_bytes(DIGEST_BYTES, "big")
     connection.execute("UPDATE meta SET value = ? WHERE key = ?", (packed, DIGEST_KEY))
 
 
 def difference(connection: apsw.Connection) -> str | None:
-    """Return what is wrong if the rows are not those that the digest stands for, in words."""
+    """Return a message if the rows do not match the stored digest, otherwise None."""
     says = stored(connection)
     if says is None or says == computed(connection):
         return None

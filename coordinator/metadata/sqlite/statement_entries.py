@@ -1,4 +1,4 @@
-"""Applies journal entries of the previous release, which are SQL statements, while that release leads."""
+"""Applies journal entries of the previous release, which contain SQL statements, while that release leads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The statements by which the SQLite store is changed, by number: what entries of the journal name.
+"""The numbered SQL statements that journal entries refer to.
 
-A number means the same for ever: never change or remove a statement that was released, append another. One that
-is no longer used stays, for entries of an older coordinator; and it has to mean the same to a newer schema. Their
-count is a part of the version of an entry, beside that of the schema.
+A number keeps its meaning for ever: never change or remove a released statement, append another. An unused
+statement stays, for entries of an older coordinator, and must mean the same in a newer schema. The version of an
+entry includes the number of statements and the version of the schema.
 """
 
 from __future__ import annotations

@@ -72,11 +72,11 @@ def open_store(
 ) -> Metadata:
     """Open the store at `path`, or create one with an empty root directory that belongs to `owner`.
 
-    A second process brings the image up to date. With a journal the store may lack acknowledged commits, since the
-    journal has them.
+    A second process applies the log to the image. With a journal, the store may lack acknowledged commits, because
+    the journal has them.
 
-    Raises StartupError, and changes nothing, if another coordinator has the store open, or if the file is foreign,
-    damaged, of a newer peacefs, or lacks acknowledged commits.
+    Raises StartupError, and changes nothing, if another coordinator has the store open, or if the file is not
+    ours, is damaged, is of a newer peacefs, or lacks acknowledged commits.
     """
     with contextlib.ExitStack() as undo:
         place = StorePlace.claim(path)
@@ -132,7 +132,7 @@ def open_store(
 
 
 def _leave_log(path: Path) -> Position:
-    """Apply the sound part of a damaged log to the image, sync it, and delete the log. Raises StartupError."""
+    """Apply the intact part of a damaged log to the image, sync it, and delete the log. Raises StartupError."""
     try:
         with contextlib.closing(connect_writer(path)) as connection:
             apply_log(path, connection, to_damage=True)
@@ -145,11 +145,11 @@ def _leave_log(path: Path) -> Position:
 
 
 def _bring_up_to_date(path: Path) -> None:
-    """Bring the schema of a store up to date, and copy SQLite's log. Raises StartupError."""
+    """Migrate a store to the present schema, and copy SQLite's log. Raises StartupError."""
     try:
         _keep_before_conversion(path)
         with contextlib.closing(connect_writer(path)) as connection:
-            # A crash after the migrations leaves a store without a digest.
+            # After a crash between the migrations and this, a store has no digest.
             if migrate(connection) or row_digest.stored(connection) is None:
                 connection.execute("BEGIN IMMEDIATE")
                 row_digest.store_computed(connection)
@@ -160,7 +160,10 @@ def _bring_up_to_date(path: Path) -> None:
 
 
 def _keep_before_conversion(path: Path) -> None:
-    """Copy a store of an earlier release. Replaces a copy that a crash left. Raises StartupError."""
+    """Copy a store of an earlier release before its conversion. Replaces the copy of a crashed start.
+
+    Raises StartupError.
+    """
     with contextlib.closing(connect_read_only(path)) as source:
         version = schema_version(source)
         if (
@@ -169,7 +172,8 @@ def _keep_before_conversion(path: Path) -> None:
         ):
             return
         for _, segment in list_segments(path):
-            # Stores of earlier releases have no such log. It was left when the copy of one was put back.
+            # Stores of earlier releases have no such log. It remained when such a store was put back from its
+            # copy.
             raise StartupError(
                 f"{segment} does not belong to {path}, which is of an earlier release. Nothing was changed; move "
                 "it away, and all others of that name"
@@ -215,7 +219,7 @@ def store_in_memory(
 
 @functools.cache
 def _empty_store() -> apsw.Connection:
-    """Make the tables once for all stores in memory: a simulation makes stores by the hundred."""
+    """Create the tables only once for all stores in memory, because a simulation creates hundreds of stores."""
     template = connect_plain(":memory:")
     migrate(template)
     return template

@@ -1,9 +1,9 @@
-"""The place of a store while a coordinator has it: locked by what cannot be taken away, and looked at again and
-again.
+"""The locks of an open store, and regular checks that its paths still lead to the same files.
 
-Locks are on the directory and on the database file themselves, by descriptor: whoever deletes a file, or moves or
-mounts the directory elsewhere, meets them there. A path that names another directory or file than at the start is
-found by `check`, which is cheap enough for every commit. The lock file of earlier versions is held as well.
+The directory and the database file themselves are locked, by descriptor. So a coordinator that finds them under
+another path, after a move or a mount, meets the locks, too. `check` notices a path that leads to another directory
+or file than at the start, and is cheap enough for every commit. The lock file of earlier versions is locked as
+well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Identity = tuple[int, int]
 
 
 class Moved(Exception):
-    """A path of the store names something else than when the coordinator started."""
+    """A path of the store no longer leads to the file that it led to when the coordinator started."""
 
 
 class StorePlace:
@@ -31,20 +31,20 @@ class StorePlace:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._descriptors: list[int] = []
-        #: Reads the database file; -1 before it is held.
+        #: A descriptor for reading the database file; -1 until it is locked.
         self.database = -1
         self._identities: dict[Path, Identity] = {}
-        #: The directory's time of change at the last full check.
+        #: The modification time of the directory at the last full check.
         self._looked_at_ns: int | None = None
 
     @classmethod
     def claim(cls, store: Path) -> StorePlace:
-        """Lock the directory of a store, which need not be there yet. Raises StartupError."""
+        """Lock the directory of a store, and the store if it exists. Raises StartupError."""
         place = cls(store.absolute())
         try:
             place._hold(place._store.parent, os.O_RDONLY | os.O_DIRECTORY)
             place._hold(store.with_name(store.name + ".lock"), os.O_RDWR | os.O_CREAT)
-            # An operator may remove the lock file; the directory is what counts.
+            # An operator may remove the lock file, because only the lock on the directory matters.
             place._identities.pop(store.absolute().with_name(store.name + ".lock"))
             if store.exists():
                 place.hold_database()
@@ -56,7 +56,7 @@ class StorePlace:
     def hold_database(self) -> None:
         """Lock the database file. Raises StartupError.
 
-        To be called while this process has no connection to it, and to be closed after all of them: POSIX gives up
+        Call this while this process has no connection to the file, and `close` after all connections. POSIX drops
         SQLite's locks on a file when any descriptor of that file is closed.
         """
         if self._store not in self._identities:
@@ -84,16 +84,16 @@ class StorePlace:
         return descriptor
 
     def check(self) -> None:
-        """Raise Moved if a path no longer leads to the file that it led to at first.
+        """Raise Moved if a path no longer leads to the same file as at the start.
 
-        Checks the directory alone, unless a name in it was added, removed or renamed since the last full check.
+        Checks only the directory, unless a name in it was added, removed or renamed since the last full check.
         """
         directory = self._store.parent
         changed_ns = _changed_ns(directory, self._identities[directory])
         if changed_ns is not None and changed_ns == self._looked_at_ns:
             return
         self._look_at_all()
-        # The file system's clock has steps. Two changes within one step have the same time.
+        # The file system's clock is coarse: two changes within one step have the same time.
         is_settled = changed_ns is not None and time.time_ns() - changed_ns > _CLOCK_STEP_NS
         self._looked_at_ns = changed_ns if is_settled else None
 
@@ -113,13 +113,13 @@ class StorePlace:
             self._identities[path] = found
 
     def close(self) -> None:
-        """Give up all locks."""
+        """Release all locks."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
 
 def _changed_ns(directory: Path, identity: Identity) -> int | None:
-    """Return when names in a directory were changed last. None if it is gone or another directory."""
+    """Return when names in a directory last changed; None if it is gone or another directory."""
     try:
         status = os.stat(directory)  # noqa: PTH116
     except OSError:
