@@ -20,9 +20,7 @@ _PLACES = {"Query": (".query.query", "Query"), "functions": (".functions", None)
 
 
 def __getattr__(name: str) -> Any:
-    """Import `name` on first use, so that a program that only uses stream logs imports no operators and no
-    kernels.
-    """
+    """Import `name` on first use, so that reading or writing a stream log does not import the operators."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _PLACES[name]

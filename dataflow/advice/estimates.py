@@ -20,7 +20,7 @@ from .load import Machines, Parameters, QueryLoad
 
 @dataclass(frozen=True)
 class Estimate:
-    """Costs as shares of those of amnesia (1.0 is twice as much), bytes, and seconds from detection to catch-up."""
+    """Costs as shares of those of amnesia (1.0 is twice as much), bytes, and seconds from detection on."""
 
     processor: float
     #: Bytes over links and into files, as shares of the bytes of the sources' rows.
