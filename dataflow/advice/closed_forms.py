@@ -90,7 +90,7 @@ def upstream_backup_recovery_s(load: UnitLoad) -> float:
 
 
 def active_standby_recovery_s(load: UnitLoad, *, precise: bool = False) -> float:
-    """The time to send Delta rows, "negligible" in Table 3. `precise` adds r, to ask downstream (Table 4)."""
+    """Return the time to send Delta rows, "negligible" in Table 3. `precise` adds the time r (Table 4)."""
     sending_s = active_standby_repeated_rows(load) * load.row_bytes * 8 / load.bandwidth_bits_s
     return sending_s + (load.redirection_s if precise else 0.0)
 
