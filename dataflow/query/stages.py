@@ -1,8 +1,8 @@
 """Partitioned stages: operators that run as several units, each with a share of the keys (Flux 4).
 
 The user writes `partition` and `merge`, and `expand` makes a network with one unit per part. It adds the
-splitting edge to the units before a stage, and the merging edge to those after it. The result is an ordinary network. So every
-host can run it, with every technique that fits its operators.
+splitting edge to the units before a stage, and the merging edge to those after it. The result is an ordinary
+network. So every host can run it, with every technique that fits its operators.
 
     source -> query [number, route, part 0, part 1] -> stage[0] [merge, ...] -> behind [merge]
                                                     -> stage[1] [merge, ...] ->
