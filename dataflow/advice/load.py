@@ -15,7 +15,7 @@ class QueryLoad:
     row_bytes: float
     #: Rows at the sinks per source row.
     selectivity: float
-    #: Number of pages of all units. Then the bytes per second of changed pages, if changes are copied every
+    #: Bytes of the pages of all units. Then the bytes per second of changed pages, if changes are copied every
     #: `interval_s` or every `checkpoint_s` (see `Parameters`). A page that changes twice within an interval counts
     #: once.
     state_bytes: float

@@ -60,7 +60,7 @@ class SampleRun:
         self.seconds = 0.0
 
     def run(self, batches: Mapping[str, Sequence[pa.RecordBatch]], every_s: float) -> None:
-        """Play the batches of each source, one every `interval_s` seconds. Raises QueryFailed."""
+        """Play the batches of each source, one every `every_s` seconds. Raises QueryFailed."""
         pending = {source: deque(given) for source, given in batches.items()}
         due_s = 0.0
         while not self._edge.ended:

@@ -138,7 +138,7 @@ class UnitCauses:
     def reached(
         self, outputs: Mapping[str, HAOutput], level: RowStage
     ) -> tuple[RestartPoint, dict[str, Phases]] | None:
-        """Return the latest point whose output all consumers have at `level`; None if it was returned before.
+        """Return the latest point whose output all consumers have at `level`; None if there is no new one.
 
         The phases are those that changed between the beginning of the previously returned point and that of this
         one.

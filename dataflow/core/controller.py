@@ -180,7 +180,7 @@ class ControllerCore:
         return [RecordCheckpoint(message.unit, (message.incarnation, message.number), message.cost)]
 
     def recorded(self, unit: str, checkpoint: tuple[int, int]) -> list[Effect]:
-        """Note that a checkpoint is recorded: the unit begins with it, and older ones may be deleted."""
+        """Note that a checkpoint is recorded: a restart begins with it, and older ones may be deleted."""
         where = self._places[unit]
         incarnation, number = checkpoint
         if where.incarnation != incarnation or where.node is None:
@@ -197,7 +197,7 @@ class ControllerCore:
         ]
 
     def restart_point_reached(self, node: str, message: RestartPointReached) -> list[Effect]:
-        """From now on begin a unit at this point, unless the unit was started again since."""
+        """Let restarts of a unit begin at this point, unless the unit was started again since."""
         where = self._places[message.unit]
         if where.incarnation != message.incarnation or where.node != node:
             return []

@@ -108,7 +108,7 @@ class SinkEnded:
 
 @dataclass(frozen=True, slots=True)
 class StopQuery:
-    """The query cannot go on."""
+    """The query cannot continue."""
 
     reason: str
 

@@ -99,7 +99,8 @@ class HAInput:
         if producer_incarnation < self._latest_producer and not of_pair:
             # A producer that took over may send before the placement says where it is.
             return None
-        # Each attempt replaces the one before. Without waiting, the answer of a slow producer would never count.
+        # Each attempt replaces the one before, so the waits get longer. Otherwise the answer of a slow producer
+        # would always be too late.
         patience_s = retry_s * 2 ** min(self._unanswered, _PATIENCE_DOUBLED_MAX)
         if same and now_s - self._asked_s < patience_s:
             return None

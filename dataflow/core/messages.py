@@ -209,7 +209,7 @@ class CheckpointStored:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecorded:
-    """The controller will begin the unit with this checkpoint, so anything older may be dropped."""
+    """A restart of the unit will begin with this checkpoint, so anything older may be dropped."""
 
     unit: str
     incarnation: int
@@ -230,7 +230,7 @@ class RestartPointReached:
 
 @dataclass(frozen=True, slots=True)
 class RestartPointRecorded:
-    """The controller will begin the unit at this point, so anything older may be dropped."""
+    """A restart of the unit will begin at this point, so anything older may be dropped."""
 
     unit: str
     incarnation: int

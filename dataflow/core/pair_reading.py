@@ -101,7 +101,7 @@ class PairReading:
         return None if self._reads is None else self._reads.node
 
     def acknowledge(self, where: UnitPlacement | None, ack: Ack, *, is_told_by_sending: bool) -> Iterator[Effect]:
-        """Acknowledge to the replicas that do not know the progress from sending the rows.
+        """Acknowledge rows to all replicas, except the slot's own if sending the rows was enough.
 
         `is_told_by_sending`: True if it is enough for the consumer to have a row in memory.
         """

@@ -23,7 +23,7 @@ class StandbyHalf:
         self.incarnation = where.standby.incarnation
         #: The node and the incarnation of the unit's primary.
         self.node, self.primary = where.node, where.incarnation
-        #: Events after those that the copy covers, or that this node has repeated.
+        #: Events that the copy does not cover and this node has not repeated yet.
         self.log = EventLog()
         self._pieces: list[bytes] = []
         # The number of the copy that is here, and of the copy that is arriving.

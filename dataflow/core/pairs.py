@@ -49,7 +49,7 @@ class Pairs:
         self._recovery = recovery
         self._primaries: dict[str, PrimaryHalf] = {}
         self._standbys: dict[str, StandbyHalf] = {}
-        # Active standbys that run here and have told their primary so.
+        # Active standbys that run here and have told their primary that they receive all rows.
         self._in_step: set[str] = set()
         # Messages to standbys that this node does not know yet.
         self._early: list[tuple[str, ToStandby]] = []

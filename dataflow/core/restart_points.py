@@ -40,7 +40,7 @@ class RestartPoints:
         return self._count, found[0], pack(phases)
 
     def recorded(self, number: int) -> Mapping[str, Position]:
-        """Note that the unit begins at a point from now on, and return the positions before it.
+        """Note that a restarted unit begins at this point, and return the point's positions.
 
         Rows up to these positions may be dropped.
         """

@@ -61,7 +61,7 @@ class HAUnit:
         self.wants_time = plan.wants_time
         self._state = state
         self._bounds = bounds
-        # Functions draw random numbers from `drawn`, which is seeded for each event.
+        # Functions draw random numbers from `_drawn`, which is seeded for each event.
         self._seeds, self._drawn = start.chance, random.Random(0)
         self._seeded = any(node.specification.wants_chance for node in plan.operators)
         self._journal = state.journal

@@ -56,7 +56,7 @@ class UnitCaptures:
 
     @property
     def lacking_bytes(self) -> int:
-        """The most bytes of rows that the last checkpoint lacks of any input."""
+        """Bytes of the rows that the last checkpoint lacks, for the input that lacks most."""
         captured = self._bytes
         since = max(each.processed_bytes - captured.get(name, 0) for name, each in self._inputs.items())
         uncovered = self._state.uncovered_rows

@@ -1,4 +1,4 @@
-"""How a unit begins."""
+"""The parameters of one start of a unit."""
 
 from __future__ import annotations
 

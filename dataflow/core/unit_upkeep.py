@@ -45,7 +45,7 @@ class UnitUpkeep:
         self._unit.captures.hurry()
 
     def recorded(self, number: int) -> Iterator[Effect]:
-        """Note that a checkpoint is stored, and the unit begins with it from now on."""
+        """Note that a checkpoint is recorded, so that a restarted unit begins with it."""
         covered = None if self._schedule is None else self._schedule.recorded(number)
         if covered is not None:
             logs = self._technique.stores is Storage.WINDOW_LOG
@@ -56,7 +56,7 @@ class UnitUpkeep:
             self._schedule.failed(number)
 
     def point_recorded(self, number: int) -> Iterator[Effect]:
-        """Note that the unit begins at a recorded point from now on: rows before it may be dropped."""
+        """Note that a restarted unit begins at this point, so that rows before it may be dropped."""
         assert self._unit.points is not None
         yield from self.acknowledge(RowStage.SAFE, self._unit.points.recorded(number))
 

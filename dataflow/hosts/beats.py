@@ -67,7 +67,7 @@ class Beats:
             connection.close()
 
     def _send(self, address: str) -> None:
-        # An address that does not answer is tried again with the next beat. Other threads detect that it is gone.
+        # An address that does not answer is tried again with the next beat. Its loss is detected elsewhere.
         with contextlib.suppress(OSError):
             connection = self._connections.pop(address, None) or self._connect(address)
             try:

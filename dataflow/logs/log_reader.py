@@ -39,8 +39,8 @@ stream_log_read_bytes: Final = 2 * MIB
 stream_log_rooms_kept: Final = 2
 
 
-#: Space for a record that is split between two pieces. A record is at most slightly longer than this, unless one
-#: batch is longer.
+#: Space for the first part of a record that is split between two pieces. Every record fits, unless a single batch
+#: is larger.
 _HEADROOM: Final = stream_log_record_bytes + stream_log_tail_bytes
 
 

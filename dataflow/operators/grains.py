@@ -122,7 +122,7 @@ class Grains:
 
     @property
     def ready(self) -> bool:
-        """True if `take` gives grains."""
+        """True if `take` would return grains."""
         return any(self._whole) and self.settled
 
 

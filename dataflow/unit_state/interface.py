@@ -37,7 +37,7 @@ class Accumulator:
 
     @property
     def merge(self) -> Literal["sum", "min", "max", "last"]:
-        """The operation that merges two of them."""
+        """The operation that merges two values of this accumulator."""
         match self.operation:
             case "min" | "max" | "last":
                 return self.operation

@@ -72,7 +72,7 @@ class WindowContents(Protocol):
         ...
 
     def with_footprint(self, ids: pa.Table, commit: int) -> pa.Table:
-        """Return those of some windows that are open and have their footprints in a commit."""
+        """Return the windows in `ids` that are open and have their footprints in `commit`."""
         ...
 
     def check(self, ids: pa.Table, commit: int) -> pa.Table:
