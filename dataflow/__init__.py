@@ -1,8 +1,8 @@
 """Fault-tolerant dataflows: continuous queries whose operators keep state and survive the loss of a machine.
 
-Begin with `query/query.py`, which users write; `core/unit.py` runs a part of a query, `core/node.py` the parts
-on one node, `recovery/technique.py` says what a technique is. `hosts/` moves bytes and time.
-Knows `client` and `protocol`; the services know nothing of it.
+Begin with `query/query.py`, the interface for users. `core/unit.py` runs a part of a query, `core/node.py` runs
+the parts on one node, and `recovery/technique.py` defines a recovery technique. `hosts/` does the I/O and measures
+time. The package uses `client` and `protocol`; the services do not depend on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLACES = {"Query": (".query.query", "Query"), "functions": (".functions", None)
 
 
 def __getattr__(name: str) -> Any:
-    """Import it when it is asked for: whoever reads or writes a stream log needs no operators and no kernels."""
+    """Import `name` on first use, so that reading or writing a stream log does not import the operators."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, attribute = _PLACES[name]

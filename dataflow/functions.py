@@ -3,7 +3,7 @@
     from peacefs.dataflow import functions as F
     stream.filter(F.col("status") == 401).key_by("address").window("60s").aggregate(F.count(), F.max("bytes"))
 
-An expression is pyarrow's: what `pyarrow.compute` has for columns can be used in it.
+Expressions are those of pyarrow, so they can use any column function of `pyarrow.compute`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ dataflow_determinants_per_message_max: Final = 1024
 # Maximum number of starts of a unit under one controller.
 dataflow_incarnations_per_run_max: Final = 1000
 ring_checkpoint_s: Final = 2.0
-# Upper bound on the difference of mappers' clocks and on the delay of a tuple: the paper's L_n.
+# Upper bound on the difference between mappers' clocks and on the delay of a tuple: the paper's L_n.
 ring_latency_s: Final = 0.015
 # A neighbour that is silent for `ring_silence_s` is dead. If the connection to it broke, as it does when the
 # process dies, `ring_suspect_s` is enough. On a busy machine a live process can be silent for longer than that.

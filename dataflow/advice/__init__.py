@@ -1,5 +1,5 @@
-"""Advice on which recovery technique fits a query: its load, measured or told, and the closed forms.
+"""Advice on which recovery technique fits a query, from its load (measured or given) and closed forms.
 
-Begin with `advice.py`. Pure but for `measure.py`, which plays a sample of rows on one node in virtual time.
-Nothing that runs a query knows of it.
+Begin with `advice.py`. Everything is pure except `measure.py`, which plays a sample of rows on one node in virtual
+time. Code that runs queries does not depend on this package.
 """

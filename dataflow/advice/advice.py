@@ -1,7 +1,8 @@
-"""Choose the technique for a query: the one that costs least of those that may run it and keep what is wanted.
+"""Choose the cheapest technique that can run a query and meets the demand of its owner.
 
-A cost is the processors that a technique adds and the links that its bytes fill, a whole one of either weighed
-alike: many times the query's own bytes matter little where links are empty. What is not chosen has its reason.
+The cost of a technique is the number of processors that it adds plus the number of links that its bytes fill. So a
+technique that multiplies the bytes of a query costs little where links are idle. Each technique that is refused
+comes with the reason.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from .load import Machines, Parameters, QueryLoad
 
 @dataclass(frozen=True)
 class Demand:
-    """Limits of what the owner of a query can bear. None: any."""
+    """The limits that the owner of a query sets. None means no limit."""
 
     guarantee: Recovery = Recovery.PRECISE
-    #: From the death of a node until its unit has caught up, seconds.
+    #: Seconds from the death of a node until its unit has caught up.
     recovery_s_max: float | None = None
     #: Processor time and bytes over links and into files, as shares of the query's own.
     processor_max: float | None = None
@@ -42,26 +43,26 @@ class Demand:
 
 @dataclass(frozen=True)
 class Option:
-    """A technique for a query. `refused` is empty if it may run and keeps the demand, else says why not.
+    """A technique for a query. If it cannot run or misses the demand, `refused` says why; otherwise it is empty.
 
-    `cost`: processors and links that it adds.
+    `cost`: the number of processors and links that it adds.
     """
 
     technique: str
     promises: Recovery | None
     estimate: Estimate | None
-    #: With the detection.
+    #: Includes the time to detect the failure.
     recovery_s: float | None
     refused: str = ""
     cost: float = float("inf")
 
 
 def traffic(costs: Estimate) -> float:
-    """Return bytes over links and into files, as a share of those of the rows."""
+    """Return the bytes over links and into files, as a share of the bytes of the rows."""
     return costs.links + costs.files
 
 
-#: Techniques as their users write them, by the parameters that the closed forms are given.
+#: Each technique as a user would construct it, from the parameters of the closed forms.
 WRITTEN: Mapping[str, Callable[[Parameters], Technique]] = {
     "Amnesia": lambda _: Amnesia(),
     "UpstreamBackup": lambda each: UpstreamBackup(interval_s=each.interval_s),
@@ -82,7 +83,7 @@ def advise(
     around: Machines | None = None,
     parameters: Parameters | None = None,
 ) -> Sequence[Option]:
-    """Return every technique, the best first; the first is advice if it is not `refused`."""
+    """Return all techniques, best first. The first one is the advice, unless it is `refused`."""
     demand, around, parameters = demand or Demand(), around or Machines(), parameters or Parameters()
     options = [
         _option(written, make(parameters), network, load, demand, around, parameters)

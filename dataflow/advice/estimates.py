@@ -1,10 +1,10 @@
-"""Estimate by closed forms what each technique costs a query, and how long a recovery takes.
+"""Estimate from closed forms what each technique costs a query, and how long a recovery takes.
 
-HA's three approaches go by `closed_forms` (HA, Table 3). The others' forms are of the same kind: bytes over links
-and processor time as shares of what the query takes without any technique, recovery from the detection of a death.
-SGuard: a checkpoint is loaded and half an interval is replayed (SGuard 3). CEC: the log is read back over about
-twice the open windows, and the oldest window's rows are replayed (CEC II.B). Flux: both of a pair process
-everything (Flux 3). Peer ring: r backups of each row and r copies of what changed (SMR V).
+HA's three approaches use `closed_forms` (HA, Table 3). The forms of the other techniques are of the same kind.
+Bytes over links and processor time are shares of what the query takes without any technique; recovery is measured
+from the detection of a failure. SGuard: load a checkpoint and replay half an interval (SGuard 3). CEC: read the
+log back over about twice the open windows, and replay the rows of the oldest window (CEC II.B). Flux: both halves
+of a pair process everything (Flux 3). Peer ring: r backups of each row and r copies of each change (SMR V).
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ from .load import Machines, Parameters, QueryLoad
 
 @dataclass(frozen=True)
 class Estimate:
-    """Costs as shares of amnesia's (1.0 is twice as much); bytes; seconds from the detection until caught up."""
+    """Costs as shares of those of amnesia (1.0 is twice as much), bytes, and seconds from detection on."""
 
     processor: float
-    #: Bytes over links, and bytes that go into files, as shares of the bytes of the sources' rows.
+    #: Bytes over links and into files, as shares of the bytes of the sources' rows.
     links: float
     files: float
-    #: Bytes that are kept in memory beside the state itself: rows for replay, copies, second states.
+    #: Memory in bytes beside the state itself: rows for replay, copies, second states.
     memory_bytes: float
     recovery_s: float
 
 
 def estimate(name: str, load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
-    """Return the estimate for a technique by the name of its class, as "SGuard". Raises KeyError."""
+    """Return the estimate for a technique, by the name of its class (such as "SGuard").
+
+    Raises KeyError if there is no such technique.
+    """
     return _FORMS[name](load, around, parameters)
 
 
@@ -56,12 +59,12 @@ def _remembered_rows(load: QueryLoad) -> float:
 
 
 def _copying(load: QueryLoad, around: Machines, bytes_s: float) -> float:
-    """Return the processor time of copies as a share of what rows take."""
+    """Return the processor time of copies, as a share of the time that rows take."""
     return bytes_s * around.page_byte_s / (load.rate * load.processing_s)
 
 
 def _storing(load: QueryLoad, around: Machines, interval_s: float) -> float:
-    """Return the processor time of checkpoints or commits of all units as a share of what rows take."""
+    """Return the processor time of checkpoints or commits of all units, as a share of the time that rows take."""
     return load.units * around.storing_processor_s / interval_s / (load.rate * load.processing_s)
 
 
@@ -87,7 +90,7 @@ def _passive_standby(load: QueryLoad, around: Machines, parameters: Parameters) 
     unit = _unit(load, around, parameters)
     links = load.copied_bytes_s / load.bytes_s + closed_forms.trimming_share(unit, 1)
     kept = load.state_bytes + load.bytes_s * parameters.interval_s
-    # The primary copies, and the standby takes in.
+    # The primary sends a copy, and the standby reads it.
     processor = 2 * _copying(load, around, load.copied_bytes_s)
     return Estimate(processor, links, 0.0, kept, closed_forms.passive_standby_recovery_s(unit))
 

@@ -1,8 +1,8 @@
-"""Measure the load of a query on a sample of its rows, by the cores that run for real, in one thread.
+"""Measure the load of a query on a sample of its rows, with the real cores, in one thread.
 
-The rows come at the query's own rate, in virtual time, so that windows hold what they will hold; the processor's
-time is real. The sample has to be longer than the longest window, or the state is smaller than it will be. Each
-row that comes out stands for a window, where there are any.
+The rows arrive at the query's own rate in virtual time, so that windows have their real contents. Processor time
+is real. The sample must be longer than the longest window; otherwise the state is too small. If the query has
+windows, each output row is taken for one window.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from peacefs.protocol.limits import MIB
 from .load import Parameters, QueryLoad
 from .sample_run import SampleRun
 
-# A sample of a query's rows is measured in so many batches a second; its state may have so much.
+# Batches per second in which a sample is cut, and the limit of its state.
 advice_batches_s: Final = 20.0
 advice_state_bytes_max: Final = 1024 * MIB
 
@@ -47,9 +47,9 @@ def measure(
     *,
     page_bytes: int = Bounds.page_bytes,
 ) -> QueryLoad:
-    """Play the rows of each source, once to warm up, once to measure, twice with checkpoints.
+    """Play the rows of each source once to warm up, once to measure, and twice with checkpoints.
 
-    `rate`: rows of all sources together in a second. Raises InvalidQuery, QueryFailed.
+    `rate`: rows of all sources per second. Raises InvalidQuery, QueryFailed.
     """
     parameters = parameters or Parameters()
     count = sum(table.num_rows for table in rows.values())
@@ -90,7 +90,7 @@ def measure(
 
 
 def remembered_s(network: Network) -> float | None:
-    """Return for how long a row matters to the state of a query, at most; None if its operators do not say."""
+    """Return the maximum time for which a row affects the state of a query. None if its operators do not say."""
     longest_us = 0
     for node in network.operators:
         kept_us = _kept_us(node.specification)
@@ -121,7 +121,7 @@ def _has_windows(network: Network) -> bool:
 
 
 def _cut(table: pa.Table, rate: float) -> Sequence[pa.RecordBatch]:
-    """Cut rows into batches, of which so many as `advice_batches_s` come in a second."""
+    """Cut rows into batches, `advice_batches_s` of which arrive per second."""
     at_once = max(1, round(rate / advice_batches_s))
     whole = table.combine_chunks()
     return [batch for batch in whole.to_batches(max_chunksize=at_once) if batch.num_rows]

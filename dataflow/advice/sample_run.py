@@ -1,4 +1,4 @@
-"""A query on one node, in one thread and in virtual time, to measure its load. Nothing fails here."""
+"""A query on one node, in one thread and in virtual time, to measure its load. It simulates no failures."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _EDGE, _NODE = "edge", "node-1"
 
 
 class SampleRun:
-    """Play a sample once with `run`; afterwards `rows_out`, `state_bytes_max` and `page_bytes` say what it took.
+    """Play a sample once with `run`, then read `rows_out`, `state_bytes_max` and `page_bytes`.
 
-    A message arrives before the time goes on, and a checkpoint is stored within one step of virtual time.
+    Messages arrive before the time advances. A checkpoint is stored within one step of virtual time.
     """
 
     def __init__(self, network: Network, technique: Technique, bounds: Bounds) -> None:
@@ -60,7 +60,7 @@ class SampleRun:
         self.seconds = 0.0
 
     def run(self, batches: Mapping[str, Sequence[pa.RecordBatch]], every_s: float) -> None:
-        """Play batches of each source, one every so many seconds. Raises QueryFailed."""
+        """Play the batches of each source, one every `every_s` seconds. Raises QueryFailed."""
         pending = {source: deque(given) for source, given in batches.items()}
         due_s = 0.0
         while not self._edge.ended:
@@ -83,7 +83,7 @@ class SampleRun:
             self._perform(_EDGE, self._edge.end(self._now_s, source))
 
     def _perform(self, sender: str, effects: Iterable[Effect]) -> None:
-        """Perform effects, and all that follows from them at this moment."""
+        """Perform effects, and everything that follows from them at this moment."""
         for effect in effects:
             self._perform_one(sender, effect)
         while self._sent:

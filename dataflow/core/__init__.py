@@ -1,4 +1,4 @@
 """Pure cores of a dataflow: buffers, HA units, nodes, the controller. Events and `now` in, effects out.
 
-Begin with `unit.py`, then `node.py` and `controller.py`. Imports no time, loop, socket or log.
+Begin with `unit.py`, then `node.py` and `controller.py`. Cores import no clock, event loop, socket or logger.
 """

@@ -1,23 +1,26 @@
-"""The time in which an observer was there to hear others.
+"""The time during which an observer could hear others.
 
-An observer that did nothing for a second itself, since its machine was busy or a function of the user took so
-long, has not heard what others said in that second. To count it as their silence would take the living for dead.
+An observer that was stalled for a second, by a busy machine or a slow user function, has not heard what others
+said in that second. If that counted as silence of the others, the observer would declare live nodes dead.
 """
 
 from __future__ import annotations
 
 
 class Attention:
-    """Seconds that an observer has listened: of a longer pause between two looks only the longest step counts."""
+    """Counts the seconds that an observer has listened.
+
+    If two looks are more than `longest_step_s` apart, only `longest_step_s` of the gap counts.
+    """
 
     def __init__(self, longest_step_s: float) -> None:
         self._longest_step_s = longest_step_s
         self._looked_s: float | None = None
-        #: Seconds since the first look.
+        #: Seconds listened since the first look.
         self.listened_s = 0.0
 
     def look(self, now_s: float) -> float:
-        """Take notice of the time, and return the seconds so far. Called at regular times."""
+        """Update the time listened, and return it. Must be called at regular intervals."""
         if self._looked_s is not None:
             self.listened_s += min(max(now_s - self._looked_s, 0.0), self._longest_step_s)
         self._looked_s = now_s

@@ -1,4 +1,4 @@
-"""Bounds of the memory and the time that a node takes."""
+"""Bounds of the memory and the time that a node uses."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery
 from peacefs.protocol.limits import KIB, MIB
 
-# A consumer lets a producer send so much before it has processed any of it.
+# Credit of a producer before its consumer has processed anything.
 dataflow_credit_bytes: Final = 4 * MIB
-# Rows that an output keeps for replay; its unit waits when there are more.
+# Bytes of rows that an output keeps for replay. Above that, its unit waits.
 dataflow_buffer_bytes_max: Final = 256 * MIB
 dataflow_heartbeat_s: Final = 0.2
-# A producer that does not answer is asked again after so long.
+# Time after which a request to a producer that does not answer is repeated.
 dataflow_subscribe_retry_s: Final = 1.0
-# An output's rows that states of consumers may depend on; the query stops when there are more.
+# Bytes of an output's rows that consumers' states may depend on. Above that, the query stops.
 dataflow_retained_bytes_max: Final = 1024 * MIB
 dataflow_page_bytes: Final = 64 * KIB
-# A checkpoint whose turn is further away is cancelled, and taken afresh after so long.
+# If the turn of a checkpoint is further away than this, the checkpoint is cancelled and a new one is captured
+# later.
 dataflow_checkpoint_patience_s: Final = 2.0
-# A unit processes so many batches before its node looks at messages and the time again.
+# Maximum number of batches that a unit processes before its node looks at messages and the time again.
 dataflow_events_per_turn: Final = 32
 
 
 @dataclass(frozen=True)
 class BufferBounds:
-    """Bytes of rows that the edges of a unit keep at most. See `Bounds`, from which they come."""
+    """Maximum bytes of rows that the edges of a unit keep. Derived from `Bounds`."""
 
     credit_bytes: int
     buffer_bytes_max: int
@@ -38,7 +39,7 @@ class BufferBounds:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of the memory and the time that a node takes."""
+    """Bounds of the memory and the time that a node uses."""
 
     credit_bytes: int = dataflow_credit_bytes
     buffer_bytes_max: int = dataflow_buffer_bytes_max
@@ -48,7 +49,8 @@ class Bounds:
     page_bytes: int = dataflow_page_bytes
     checkpoint_patience_s: float = dataflow_checkpoint_patience_s
     retained_bytes_max: int = dataflow_retained_bytes_max
-    #: Events of a unit after which its node looks at what else there is, so that it is not silent for long.
+    #: Maximum number of events of a unit before its node looks at messages again, so that the node is not silent
+    #: for long.
     events_per_turn: int = dataflow_events_per_turn
 
     @property

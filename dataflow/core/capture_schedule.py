@@ -1,4 +1,4 @@
-"""When a unit is captured for a checkpoint, or for a commit of its log: one at a time, as soon as one is due."""
+"""When a unit is captured for a checkpoint or a log commit: one capture at a time, as soon as one is due."""
 
 from __future__ import annotations
 
@@ -12,25 +12,29 @@ Positions = Mapping[str, Position]
 
 
 class CaptureSchedule:
-    """Gives the number of the capture that is due. What it covers counts when it is recorded, not before."""
+    """Numbers the captures of a unit, and decides when the next one is due.
+
+    The positions of a capture count as covered once the capture is recorded, not before.
+    """
 
     def __init__(self, technique: Technique, now_s: float) -> None:
         self._interval_s = technique.interval_s
-        #: A log has its first commit at once; a checkpoint is of use once rows have come.
+        #: A log is first committed immediately. The first checkpoint waits until rows have arrived.
         self._logs = technique.stores is Storage.WINDOW_LOG
         self._due_s = now_s if self._logs else now_s + self._interval_s
-        # True if the next is wanted before it is due, but not before this.
+        # True if the next capture should be taken early, but not before `_earliest_s`.
         self._hurries = False
         self._earliest_s = now_s
         self._number = 0
         self._covered: Positions | None = None if self._logs else {}
-        # The positions that the capture covers which is being stored.
+        # The positions covered by the capture that is being stored.
         self._storing: Positions | None = None
-        # True when the last one was not stored: another is taken a while later, and not an interval.
+        # True if the last capture was not stored. The next one then follows after a short delay instead of an
+        # interval.
         self._failed = False
 
     def due(self, now_s: float, positions: Positions) -> int | None:
-        """Return the number of a capture that is to be taken now."""
+        """Return the number of a capture to take now; None if none is due."""
         if self._failed:
             self._failed = False
             retry_s = dataflow_checkpoint_retry_s
@@ -45,20 +49,20 @@ class CaptureSchedule:
         return self._number
 
     def hurry(self) -> None:
-        """Producers that keep all rows since the last capture will soon have no room for more."""
+        """Take the next capture early: producers keep the rows since the last one, and are running out of room."""
         self._hurries = True
         if self._logs:
-            # Another commit checks more windows, though no rows have come.
+            # Another commit can check more windows, even if no rows have arrived.
             self._covered = None
 
     def recorded(self, number: int) -> Positions | None:
-        """Learn that a capture is stored, and return what it covers; None if it is not the one that is awaited."""
+        """Note that a capture is stored, and return its positions. None if another capture is awaited."""
         if self._storing is None or number != self._number:
             return None
         self._covered, self._storing = self._storing, None
         return self._covered
 
     def failed(self, number: int) -> None:
-        """Learn that a capture was not stored: its turn was too far away, or something failed."""
+        """Note that a capture was not stored, because its turn was too far away or because of an error."""
         if number == self._number:
             self._storing, self._failed = None, True

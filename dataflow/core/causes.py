@@ -1,12 +1,12 @@
 """The causes of a unit's output: for each output row the oldest input row that contributed to it (HA, 5.2.2).
 
-Input-tuple indicators travel with batches as *stamps*. A stamp stands for the rows that came between two points in
-time, and rises. An operator stamps what it makes with the oldest stamp that its state depends on, and a stamp is
-mapped to a position of every input from which the operator is reached. So it costs a comparison a batch, and the
-position is that of the point before the row: too old by a trimming interval at most.
+Input-tuple indicators travel with batches as *stamps*. A stamp is a rising number that stands for the rows that
+arrived between two points in time. An operator gives its output the oldest stamp that its state depends on. A
+stamp maps to a position in every input from which the operator is reached. The cost is one comparison per batch.
+The position is that of the point before the row, so it can be too old by one trimming interval.
 
-Where events are recorded a unit begins at one moment for all of its inputs, and repeats the events from there.
-Operators that have phases begin with those of the moment at which their own input begins.
+If events are recorded, a unit begins at one moment for all its inputs, and repeats the events from that moment. An
+operator that has phases begins with its phases at the moment at which its own input begins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .ha_input import HAInput
 from .ha_output import HAOutput
 from .restart_point import InputPoint, RestartPoint
 
-# Points of a unit that are remembered: where rows came in, and where it could begin.
+# Maximum number of remembered points of a unit: where rows arrived, and where the unit could begin.
 dataflow_causes_max: Final = 4096
 
 
@@ -38,24 +38,24 @@ class _CauseMoment:
     positions: Mapping[str, Position]
     ended: frozenset[str]
     event: int
-    #: Phases that have changed since the moment before, but for those that points hold.
+    #: Phases that have changed since the previous moment, without those that are stored with points.
     phases: dict[str, Phases] = field(default_factory=dict)
 
 
 @dataclass
 class _Noted:
-    """A point, and the phases that have changed from the point before to the beginning of this one."""
+    """A point, and the phases that changed between the previous point and the beginning of this one."""
 
     point: RestartPoint
     phases: dict[str, Phases]
 
 
 class UnitCauses:
-    """The points at which one unit could begin again, with the output that consumers must have for each.
+    """The points at which a unit could begin again, each with the output that consumers must have by then.
 
-    `note` adds the point of the present; `reached` gives the latest point that consumers allow, each at most once.
-    Of points, and of moments, there are at most `dataflow_causes_max`: of more, every second one is left out.
-    `UnitOperators` stamps rows with it, and `HAUnit` calls `note` and `reached`.
+    `note` adds the present as a point. `reached` returns the latest point that consumers allow, each point at most
+    once. If there are more than `dataflow_causes_max` points or moments, every second one is dropped.
+    `UnitOperators` stamps rows with it; `HAUnit` calls `note` and `reached`.
     """
 
     def __init__(
@@ -67,17 +67,17 @@ class UnitCauses:
         event: int = 0,
         records: bool = False,
     ) -> None:
-        """`event`: the last that has happened; `records`: events of the unit are recorded."""
+        """`event`: the number of the last event. `records`: True if the unit's events are recorded."""
         self._operators = operators
         self._records = records
-        #: The stamp of rows that come in now.
+        #: The stamp of rows that arrive now.
         self.stamp = 1
         self._moments = [_moment(1, inputs, event)]
         # The oldest stamp that the next row of an operator may depend on.
         self._oldest: dict[str, int] = {}
         self._points: list[_Noted] = []
         self._given: _Noted | None = None
-        # Inputs of the unit from which each port of an operator is reached.
+        # The unit's inputs from which each port of an operator is reached.
         self._sources: dict[str, list[frozenset[str]]] = {}
         for node in plan.operators:
             ports = [
@@ -85,7 +85,7 @@ class UnitCauses:
                 for name in node.inputs
             ]
             self._sources[node.name] = ports
-        # Operators with phases, and the input from which each is reached.
+        # Operators with phases, and the input from which each one is reached.
         self._phased = {
             node.name: min(self._sources[node.name][0])
             for node in plan.operators
@@ -93,7 +93,7 @@ class UnitCauses:
         }
 
     def enter(self, operator: str, stamp: int) -> int:
-        """Note that an operator is given rows with a stamp, and return the stamp of those it makes of them."""
+        """Note that an operator receives rows with `stamp`, and return the stamp of its output."""
         running = self._operators[operator]
         running.stamp = stamp
         if not running.keeps_rows:
@@ -102,11 +102,14 @@ class UnitCauses:
         return self._oldest[operator]
 
     def of(self, operator: str) -> int:
-        """Return the stamp of rows that an operator makes without being given any."""
+        """Return the stamp of rows that an operator emits without input."""
         return self._oldest.get(operator, self.stamp)
 
     def note(self, inputs: Mapping[str, HAInput], outputs: Mapping[str, HAOutput], event: int = 0) -> None:
-        """Remember a point at which the unit could begin, unless it is where it was. `event`: the last one."""
+        """Add the present as a point at which the unit could begin, if anything has changed since the last point.
+
+        `event`: the number of the last event.
+        """
         now = _moment(self.stamp + 1, inputs, event)
         begins = dict.fromkeys(inputs, now.stamp)
         for name, operator in self._operators.items():
@@ -135,9 +138,10 @@ class UnitCauses:
     def reached(
         self, outputs: Mapping[str, HAOutput], level: RowStage
     ) -> tuple[RestartPoint, dict[str, Phases]] | None:
-        """Return the latest point whose output all consumers have at `level`, if it is another than before.
+        """Return the latest point whose output all consumers have at `level`; None if there is no new one.
 
-        With it come the phases that have changed from the beginning of the one before to that of this.
+        The phases are those that changed between the beginning of the previously returned point and that of this
+        one.
         """
         have = {stream: output.reached(level) for stream, output in outputs.items()}
         at = len(self._points)
@@ -145,7 +149,7 @@ class UnitCauses:
             at -= 1
         if not at:
             return None
-        # It stays, as that which the next one is compared with.
+        # The point stays, to be compared with the next one.
         passed, self._points = self._points[:at], self._points[at - 1 :]
         if self._points[0] is self._given:
             return None
@@ -193,7 +197,7 @@ class UnitCauses:
                     _add(phases, {name: changed})
         self._points.append(_Noted(point, phases))
         if len(self._points) > dataflow_causes_max:
-            # Those that are left out leave their phases to the next.
+            # Points that are dropped pass their phases on to the next point.
             for left_out, noted in zip(self._points[1:-1:2], self._points[2::2], strict=False):
                 noted.phases = added(left_out.phases, noted.phases)
             self._points = [*self._points[:-1:2], self._points[-1]]
@@ -218,21 +222,21 @@ def _add(phases: dict[str, Phases], later: Mapping[str, Phases]) -> None:
 
 
 def added(earlier: Mapping[str, Phases], later: Mapping[str, Phases]) -> dict[str, Phases]:
-    """Return changes of operators' phases followed by later ones."""
+    """Combine two sets of changes of operators' phases; later changes win."""
     phases = dict(earlier)
     _add(phases, later)
     return phases
 
 
 def _forgotten(moments: list[_CauseMoment], count: int) -> list[_CauseMoment]:
-    """Leave the first moments out, whose phases are those of the next."""
+    """Drop the first `count` moments, and merge their phases into the next one."""
     for moment in moments[:count]:
         moments[count].phases = added(moment.phases, moments[count].phases)
     return moments[count:]
 
 
 def _thinned(moments: list[_CauseMoment]) -> list[_CauseMoment]:
-    """Leave every second one out when there are too many, but neither the first nor the last."""
+    """If there are too many moments, drop every second one, except the first and the last."""
     if len(moments) <= dataflow_causes_max:
         return moments
     for left_out, following in zip(moments[1:-1:2], moments[2::2], strict=False):

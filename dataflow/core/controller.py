@@ -1,8 +1,8 @@
-"""The controller: it knows the nodes, notices deaths, and decides who runs what (Flux 2.2, SGuard 3).
+"""The controller: it tracks the nodes, detects failures, and decides who runs what (Flux 2.2, SGuard 3).
 
-It is told of heartbeats and of the time, and answers with placements. A unit that is lost begins again elsewhere
-under a higher incarnation, with the latest checkpoint that was recorded: messages of the older one are refused.
-Silence is measured in the time in which the controller listened.
+Heartbeats and the time go in, placements come out. A lost unit is started on another node under a higher
+incarnation, from the latest recorded checkpoint. Messages of an older incarnation are refused. The silence of a
+node is measured only while the controller listens.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from .query_recovery import RecoveryPlan
 from .unit_history import UnitHistory
 from .unit_places import UnitPlaces, dataflow_starts_in_vain_max, is_in_step
 
-# Units wait so long for all nodes that were wanted; then they are placed on those that are there.
+# How long units wait for all the requested nodes. After that, they are placed on the nodes that exist.
 dataflow_start_wait_s: Final = 10.0
-# Recorded checkpoints of a unit that are kept.
+# Number of recorded checkpoints that are kept per unit.
 dataflow_checkpoints_kept: Final = 2
-# Events of a unit that the controller keeps; the query stops when there are more.
+# Maximum number of events that the controller keeps per unit. Above that, the query stops.
 dataflow_events_kept_max: Final = 4_000_000
 
 
 class ControllerCore:
-    """Decides which node runs which unit, and with which checkpoint or restart point it begins.
+    """Decides which node runs which unit, and from which checkpoint or restart point it begins.
 
     It takes heartbeats, messages of nodes and the time, and returns effects; it does no I/O. Each start of a unit
-    has a higher incarnation than the ones before, and reports of an earlier start change nothing. The primary and
-    the standby of a unit are never on one node. `EdgeRun` drives it in the program that started the query, and
-    `SeededRun` under a seed.
+    has a higher incarnation than all before it, and reports of an earlier start change nothing. The primary and
+    the standby of a unit are never on the same node. `EdgeRun` drives it in the program that started the query,
+    and `SeededRun` in seeded simulations.
     """
 
     def __init__(
@@ -66,24 +66,24 @@ class ControllerCore:
         starts_before: int = 0,
         plan: RecoveryPlan | None = None,
     ) -> None:
-        """`resumed`: the checkpoints of a query that goes on, as an earlier controller recorded them.
+        """`resumed`: the checkpoints of a resumed query, as the previous controller recorded them.
 
-        `starts_before`: as many starts of a unit as there can have been under earlier controllers.
+        `starts_before`: the maximum number of starts of a unit under previous controllers.
         """
         plan = plan or RecoveryPlan()
         self._histories = {unit: UnitHistory() for unit in plan.with_history}
         self._members = Members(node_timeout_s)
-        # Units are placed when so many nodes are there, or some are missing for too long, so that the first of
-        # them does not get all.
+        # Units are placed when this many nodes exist, or after a timeout. Otherwise the first node would get all
+        # units.
         self._nodes_wanted = nodes_wanted
         self._begun_s: float | None = None
         self._edge_node = edge_node
         self._places = UnitPlaces(
             units, edge, plan, self._members, resumed=resumed or {}, starts_before=starts_before
         )
-        # The version of which all were told last.
+        # The version of the placement that was last announced.
         self._announced = 1
-        #: Checkpoints of each unit that were recorded and are there, in their order.
+        #: The existing recorded checkpoints of each unit, oldest first.
         self._kept: dict[str, list[tuple[int, int]]] = {unit: [each] for unit, each in (resumed or {}).items()}
 
     @property
@@ -92,21 +92,21 @@ class ControllerCore:
 
     @property
     def members(self) -> Collection[str]:
-        """The nodes that are alive."""
+        """The live nodes."""
         return self._members.names
 
     def address_of(self, node: str) -> str | None:
-        """Return where a node that is alive can be reached."""
+        """Return the address of a live node."""
         return self._members.address_of(node)
 
     def session_of(self, node: str) -> str | None:
-        """Return the session of a node that is alive."""
+        """Return the session of a live node."""
         return self._members.session_of(node)
 
     # -- events ---------------------------------------------------------------------------------------
 
     def received(self, now_s: float, node: str, message: Message) -> list[Effect]:
-        """Take a message of a node."""
+        """Process a message of a node."""
         match message:
             case NodeHeartbeat():
                 return self.heartbeat(now_s, message)
@@ -144,7 +144,10 @@ class ControllerCore:
         return effects
 
     def at_work(self, nodes: Collection[str]) -> None:
-        """Learn from whoever runs nodes that these are slow, and not dead. For long that is not enough."""
+        """Note that these nodes are slow, but not dead.
+
+        The launcher of the nodes says so. It is believed for a limited time.
+        """
         self._members.at_work(nodes)
 
     def tick(self, now_s: float) -> list[Effect]:
@@ -157,18 +160,18 @@ class ControllerCore:
         return self._place_free_units() or (self._announce() if silent else [])
 
     def disconnected(self, node: str) -> None:
-        """Learn that a connection to a node broke: it is dead if it does not say otherwise very soon."""
+        """Note that the connection to a node broke. The node is dead unless it sends something very soon."""
         self._members.disconnected(node)
 
     def node_lost(self, node: str) -> list[Effect]:
-        """Learn from whoever runs the node that its process has ended."""
+        """Note that the process of a node has ended. The launcher of the node says so."""
         if node not in self._members:
             return []
         self._lose(node)
         return self._place_free_units() or self._announce()
 
     def checkpoint_stored(self, node: str, message: CheckpointStored) -> list[Effect]:
-        """Record a checkpoint of a unit, unless a later start of the unit is the valid one."""
+        """Record a checkpoint of a unit, unless the unit was started again since."""
         where = self._places[message.unit]
         if where.incarnation != message.incarnation or where.node != node:
             return [DeleteCheckpoint(message.unit, (message.incarnation, message.number))]
@@ -177,11 +180,11 @@ class ControllerCore:
         return [RecordCheckpoint(message.unit, (message.incarnation, message.number), message.cost)]
 
     def recorded(self, unit: str, checkpoint: tuple[int, int]) -> list[Effect]:
-        """Learn that a checkpoint was recorded: the unit begins with it from now on, and older ones may go."""
+        """Note that a checkpoint is recorded: a restart begins with it, and older ones may be deleted."""
         where = self._places[unit]
         incarnation, number = checkpoint
         if where.incarnation != incarnation or where.node is None:
-            # It began again meanwhile, with an earlier one, and will soon have a later one.
+            # The unit was started again meanwhile, from an earlier checkpoint. It will soon store a later one.
             return []
         self._places.note(unit, replace(where, checkpoint=checkpoint))
         if unit in self._histories:
@@ -194,21 +197,22 @@ class ControllerCore:
         ]
 
     def restart_point_reached(self, node: str, message: RestartPointReached) -> list[Effect]:
-        """Begin a unit at this point from now on, unless a later start of the unit is the valid one."""
+        """Let restarts of a unit begin at this point, unless the unit was started again since."""
         where = self._places[message.unit]
         if where.incarnation != message.incarnation or where.node != node:
             return []
         history = self._histories.get(message.unit)
         if history is not None:
             if message.point.event > history.last:
-                # Events before it were lost on their way, and will come again; then another point will.
+                # Events before the point were lost in transit, and will be sent again. Then another point will
+                # follow.
                 return []
             history.begin_after(message.point.begin_event, message.data)
         self._places.note(message.unit, replace(where, restart=message.point))
         return [SendMessage(node, RestartPointRecorded(message.unit, message.incarnation, message.number))]
 
     def events_happened(self, node: str, message: EventsHappened) -> list[Effect]:
-        """Keep events of a unit, unless a later start of it is the valid one."""
+        """Keep events of a unit, unless the unit was started again since."""
         where = self._places[message.unit]
         history = self._histories.get(message.unit)
         valid = where.incarnation == message.incarnation and where.node == node
@@ -219,7 +223,7 @@ class ControllerCore:
         return [SendMessage(node, EventsKept(message.unit, message.incarnation, history.last))]
 
     def history_wanted(self, node: str, message: HistoryWanted) -> list[Effect]:
-        """Give a part of its history to the node where a unit is to begin."""
+        """Send a part of a unit's history to the node where the unit is about to begin."""
         where = self._places[message.unit]
         history = self._histories.get(message.unit)
         if history is None or where.incarnation != message.incarnation or where.node != node:
@@ -230,19 +234,19 @@ class ControllerCore:
     def unit_stopped(self, message: UnitStopped) -> list[Effect]:
         where = self._places[message.unit]
         if where.standby is not None and where.standby.incarnation == message.incarnation:
-            # The primary goes on; another standby begins with a copy.
+            # The primary continues. Another standby begins with a copy.
             self._places.change(message.unit, replace(where, standby=None))
             return self._place_free_units() or self._announce()
         if where.incarnation != message.incarnation:
             return []
         if self._places.is_equal(message.unit) and where.standby is not None and is_in_step(where.standby):
-            # The other half goes on; if it has the same reason to stop, it says so.
+            # The other half continues. If it fails for the same reason, it reports that itself.
             self._places.take_over(message.unit)
             return self._announce()
         return [StopQuery(message.reason)]
 
     def standby_in_step(self, node: str, message: StandbyInStep) -> list[Effect]:
-        """Learn that the new half of a pair has what the other one has: all may read from it now."""
+        """Note that the new half of a pair has everything that the other half has, so all may read from it."""
         where = self._places[message.unit]
         standby = where.standby
         if where.node != node or standby is None or standby.incarnation != message.standby or is_in_step(standby):
@@ -251,7 +255,7 @@ class ControllerCore:
         return self._announce()
 
     def standby_ready(self, message: StandbyReady) -> bool:
-        """Learn that a standby can take over. False if it is the unit's no longer."""
+        """Note that a standby can take over. Return False if it is no longer the unit's standby."""
         where = self._places[message.unit]
         standby = where.standby
         if standby is None or standby.incarnation != message.standby:
@@ -260,12 +264,15 @@ class ControllerCore:
         return True
 
     def unit_recovered(self, message: UnitRecovered) -> None:
-        """Learn that a unit which began again has caught up."""
+        """Note that a restarted unit has caught up."""
         if self._places[message.unit].incarnation == message.incarnation:
             self._places.caught_up(message.unit)
 
     def replicas_at(self, unit: str, nodes: Mapping[str, int]) -> None:
-        """Learn how many bytes of a unit's checkpoint each node has nearby: it is recovered where most are."""
+        """Note how many bytes of a unit's checkpoint each node has nearby.
+
+        The unit is recovered where most of them are.
+        """
         self._places.replicas_at(unit, nodes)
 
     # -- decisions --------------------------------------------------------------------------------------
@@ -282,7 +289,7 @@ class ControllerCore:
             return []
         free = self._places.free
         if free:
-            # Later losses are placed on whoever is left.
+            # After further losses, units are placed on the remaining nodes.
             self._nodes_wanted = 1
         in_vain = self._places.begin(free)
         if in_vain is not None:

@@ -1,8 +1,8 @@
-"""Determinants: the events of a unit in the order in which they happened, so that another can repeat them (HA 6).
+"""Determinants: the events of a unit in order, so that another node can repeat them (HA 6).
 
-Given the same state, a unit's output depends on the sequence of its events alone: up to which row it took an
-input, that an input ended, what time it was told, and the seed of what its functions drew. A log of events with
-that is all that a replay needs, whoever holds it: a standby, a neighbour, or a stream log. Pure.
+Given the same state, a unit's output depends only on the sequence of its events: up to which row it took an input,
+that an input ended, the time it was told, and the random seed of its functions. A replay needs only a log of these
+events. A standby, a neighbour or a stream log can hold it. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class EventKind(IntEnum):
-    #: Rows of an input were processed, from those before up to a number, at once.
+    #: Rows of an input were processed at once, up to this number.
     ROWS = 1
     #: An input has ended.
     END = 2
@@ -25,16 +25,16 @@ class EventKind(IntEnum):
 
 class UnitEvent(NamedTuple):
     kind: EventKind
-    #: The input; empty for the time.
+    #: The input; empty for a time event.
     stream: str
     #: The number of the last row, or the time.
     number: int
-    #: Seeds what functions draw during the event; 0 for units without such functions.
+    #: The random seed of functions during the event; 0 for units whose functions draw no numbers.
     seed: int = 0
 
 
 class EventLog:
-    """Events numbered from 1, of which the first are forgotten once nobody needs them."""
+    """Events numbered from 1. The first ones are dropped once nobody needs them."""
 
     def __init__(self, after: int = 0) -> None:
         """`after`: the number of the last event that needs no replay."""
@@ -43,7 +43,7 @@ class EventLog:
 
     @property
     def first(self) -> int:
-        """The number of the first event that is here, or would be."""
+        """The number of the first event that is kept, or of the next one if none is kept."""
         return self._after + 1
 
     @property
@@ -58,14 +58,14 @@ class EventLog:
         self._events.append(event)
 
     def add(self, first: int, events: Iterable[UnitEvent]) -> bool:
-        """Append events that begin with number `first`, but for those that are here. False: some are missing."""
+        """Append events that begin with number `first`, and skip known ones. Return False if there is a gap."""
         if first > self.last + 1:
             return False
         self._events.extend(islice(events, self.last + 1 - first, None))
         return True
 
     def at(self, number: int) -> UnitEvent | None:
-        """Return an event; None if it did not happen yet. Those that were dropped must not be asked for."""
+        """Return an event; None if it has not happened yet. It must not have been dropped."""
         assert number > self._after, f"event {number} was dropped"
         return self._events[number - self._after - 1] if number <= self.last else None
 
@@ -75,7 +75,7 @@ class EventLog:
         return tuple(islice(self._events, number - self._after, None))
 
     def drop(self, upto: int) -> None:
-        """Forget the events up to a number; with a number above the last, go on behind it."""
+        """Drop the events up to a number. If that is above the last, the next event has the number after it."""
         while self._events and self._after < upto:
             self._events.popleft()
             self._after += 1

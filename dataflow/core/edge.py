@@ -1,7 +1,7 @@
-"""The edge of a query: its sources and sinks, which run where the query was started.
+"""The edge of a query: its sources and sinks, which run in the program that started the query.
 
-A node without operators. It does not fail alone: it is the user's own program (Flux calls the two ends proxies,
-and assumes that they are there).
+It is a node without operators. It does not fail alone, since it is the user's own program. (Flux calls the two
+ends proxies, and assumes that they do not fail.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .query_recovery import QueryRecovery
 
 
 class EdgeCore:
-    """The sources and sinks of a query. Events and `now` in, effects out, as those of a node."""
+    """The sources and sinks of a query. Like a node's core: events and `now` in, effects out."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class EdgeCore:
         *,
         delivered: Mapping[str, int] | None = None,
     ) -> None:
-        """`delivered`: of sinks of a query that is resumed, the number of the last row that they have."""
+        """`delivered`: for each sink of a resumed query, the number of the last row that it has."""
         bounds, network = bounds or Bounds(), recovery.network
         self._retained_bytes_max = bounds.retained_bytes_max
         self._sources = {
@@ -51,33 +51,33 @@ class EdgeCore:
 
     @staticmethod
     def placements(network: Network, node: str) -> dict[str, UnitPlacement]:
-        """Return where sources and sinks are, as the controller tells all nodes."""
+        """Return the placements of sources and sinks, as the controller announces them to all nodes."""
         names = [source_unit(source.name) for source in network.sources]
         names += [sink_unit(sink.name) for sink in network.sinks]
         return {name: UnitPlacement(node, 1) for name in names}
 
     @property
     def ended(self) -> bool:
-        """True once every sink has had its last row."""
+        """True once every sink has received its last row."""
         return all(sink.ended for sink in self._sinks.values())
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the source that holds most."""
+        """Bytes held by the fullest source."""
         return max((source.held_bytes for source in self._sources.values()), default=0)
 
     def has_room(self, source: str) -> bool:
         return self._sources[source].has_room
 
     def offer(self, now_s: float, source: str, rows: pa.RecordBatch) -> list[Effect]:
-        """Take rows of a source. Offer more only while it has room."""
+        """Add rows of a source. The caller must wait for `has_room` before it offers more."""
         self._sources[source].offer(rows)
         if self._sources[source].held_bytes > self._retained_bytes_max:
             return [StopQuery(too_much_retained(source, self._retained_bytes_max))]
         return list(self._run(now_s))
 
     def end(self, now_s: float, source: str) -> list[Effect]:
-        """Learn that a source has no more rows."""
+        """Note that a source has no more rows."""
         self._sources[source].end()
         return list(self._run(now_s))
 

@@ -1,4 +1,4 @@
-"""Sources and sinks as parts of the exchange: producers and consumers without operators."""
+"""Sources and sinks as participants of the exchange: producers and consumers without operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .unit_output import make_output
 
 
 class SourceUnit:
-    """Rows that come from outside. It keeps them as long as the technique wants, as every producer does."""
+    """A producer of external rows. Like every producer, it keeps rows as long as the technique wants."""
 
     def __init__(self, source: SourceNode, recovery: QueryRecovery, *, buffer_bytes_max: int) -> None:
         self.name = source_unit(source.name)
@@ -31,12 +31,12 @@ class SourceUnit:
 
     @property
     def has_room(self) -> bool:
-        """True if it takes rows now. If not, those that read it are slow, or are away."""
+        """True if the source accepts rows now. If not, its consumers are slow or away."""
         return self._output.has_room(self._buffer_bytes_max)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the rows that somebody may still ask for."""
+        """Bytes of the rows that a consumer may still request."""
         return self._output.buffer.held_bytes
 
     def offer(self, rows: pa.RecordBatch) -> None:
@@ -48,7 +48,7 @@ class SourceUnit:
 
 
 class SinkUnit:
-    """Rows that leave. They are safe as soon as they were delivered."""
+    """A consumer whose rows leave the query. Rows are safe once they are delivered."""
 
     def __init__(self, sink: SinkNode, *, credit_bytes: int, delivered: int = 0) -> None:
         self.name = sink_unit(sink.name)

@@ -1,4 +1,4 @@
-"""Effects: orders of a core to its host, which performs them and calls the core with the outcome."""
+"""Effects: orders of a core to its host. The host performs them, and reports the outcome to the core."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .messages import CheckpointCost, Message
 
 @dataclass(frozen=True, slots=True)
 class SendMessage:
-    """Send a message to a node, or to the controller; in order, and as far as the connection holds."""
+    """Send a message to a node or the controller. Messages arrive in order unless the connection breaks."""
 
     to: str
     message: Message
@@ -20,7 +20,7 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Write what was captured, while the unit goes on; then call `NodeCore.stored`."""
+    """Write a capture while the unit continues; then call `NodeCore.stored`."""
 
     unit: str
     incarnation: int
@@ -30,17 +30,17 @@ class StoreCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class LoadCheckpoint:
-    """Load a checkpoint of a unit that is to begin here; then call `NodeCore.loaded`."""
+    """Load a checkpoint of a unit that is about to begin here; then call `NodeCore.loaded`."""
 
     unit: str
-    #: The incarnation of the unit that begins.
+    #: The incarnation of the unit that is about to begin.
     incarnation: int
     checkpoint: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordCheckpoint:
-    """Record, so that it outlives the controller, that a unit begins with this one; then call `recorded`."""
+    """Record durably that a unit begins with this checkpoint; then call `recorded`."""
 
     unit: str
     checkpoint: tuple[int, int]
@@ -63,7 +63,7 @@ class RetainCheckpoints:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """Make a copy of what was captured, for the unit's standby; then call `NodeCore.copied`."""
+    """Copy a capture for the unit's standby; then call `NodeCore.copied`."""
 
     unit: str
     incarnation: int
@@ -73,7 +73,7 @@ class CopyState:
 
 @dataclass(frozen=True, slots=True)
 class KeepCopy:
-    """Keep a copy of a unit's state in memory, in the place of the one before, on which it may be based."""
+    """Keep a copy of a unit's state in memory. It replaces the previous copy, on which it may be based."""
 
     unit: str
     data: bytes
@@ -81,7 +81,7 @@ class KeepCopy:
 
 @dataclass(frozen=True, slots=True)
 class LoadCopy:
-    """Load the copy that is kept for a unit that begins here; then call `NodeCore.loaded`."""
+    """Load the copy that is kept for a unit that is about to begin here; then call `NodeCore.loaded`."""
 
     unit: str
     incarnation: int
@@ -94,7 +94,7 @@ class DropCopy:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Give rows to a sink. Their numbers rise within a lineage."""
+    """Deliver rows to a sink. Their numbers rise within a lineage."""
 
     sink: str
     lineage: int
@@ -108,7 +108,7 @@ class SinkEnded:
 
 @dataclass(frozen=True, slots=True)
 class StopQuery:
-    """The query cannot go on."""
+    """The query cannot continue."""
 
     reason: str
 

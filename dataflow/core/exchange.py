@@ -1,4 +1,4 @@
-"""The exchange of batches between what runs on one node and the rest: subscriptions, rows, credit, ends."""
+"""The exchange of batches between this node and others: subscriptions, rows, credit, ends of streams."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Participant(Protocol):
 
     name: str
     incarnation: int
-    #: Its place in a pair; 0 if it has none.
+    #: The slot in its pair; 0 if it has no pair.
     slot: int
 
     @property
@@ -50,8 +50,8 @@ ExchangeMessage = Subscribe | Subscribed | Data | Ended | Credit | Ack | Pause |
 class Exchange:
     """Moves rows and answers between the units, sources and sinks of this node and those of other nodes.
 
-    It knows from the placement where the producer of each input is. A request for rows of a unit that has not
-    begun here is kept until the unit begins. Rows themselves are in the inputs and outputs. `NodeCore` and
+    The placement tells it where the producer of each input is. A request for rows of a unit that has not begun
+    here is kept until the unit begins. The rows themselves are in the inputs and outputs. `NodeCore` and
     `EdgeCore` pass it placements, messages and broken connections, and perform the effects that it yields.
     """
 
@@ -61,9 +61,9 @@ class Exchange:
         self._retry_s = retry_s
         self.participants: dict[str, Participant] = {}
         self._placement = Placement(0, {})
-        # Requests for rows of a unit that has not begun here: the last of each consumer of each stream.
+        # Requests for rows of units that have not begun here: the latest one per consumer and stream.
         self._early: dict[tuple[str, str], tuple[str, Subscribe]] = {}
-        # An input that may read both replicas of a producer has its side of the protocol here.
+        # For an input that may read both replicas of a producer: its side of the protocol.
         self._readings: dict[tuple[str, int, str], PairReading] = {}
 
     def placed(self, placement: Placement) -> None:
@@ -98,7 +98,7 @@ class Exchange:
                             yield from self.acknowledge(consumer, ack)
 
     def begun(self, participant: Participant) -> Iterator[Effect]:
-        """Let a unit take part, and answer those that asked for its rows before it was here."""
+        """Add a unit, and answer the requests for its rows that arrived before it."""
         self.participants[participant.name] = participant
         self._retain(participant)
         for stream in participant.outputs:
@@ -106,9 +106,9 @@ class Exchange:
                 yield from self._subscribed_to(*self._early.pop(key))
 
     def took_over(self, producer: Participant, credit_bytes: int) -> Iterator[Effect]:
-        """Let a unit that was the standby send to the consumers that its primary had.
+        """Let a unit that was the standby send to the consumers of its primary.
 
-        Consumers of a pair of equals ask for themselves.
+        Consumers of a pair of equals send their own requests.
         """
         outputs = [output for stream, output in producer.outputs.items() if self._is_followed(stream)]
         for output in outputs:
@@ -133,7 +133,7 @@ class Exchange:
                 yield SendMessage(node, answer)
 
     def _retain(self, producer: Participant) -> None:
-        """Keep rows for those replicas of consumers that there are, and for no others."""
+        """Keep rows only for the replicas of consumers that exist."""
         pair = replicas_of(self._placement.units.get(producer.name))
         complete = len(pair) > 1 and all(each.in_step for each in pair)
         for stream, output in producer.outputs.items():
@@ -147,7 +147,7 @@ class Exchange:
                 output.leave(each for each in gone if self._recovery.is_equal(each))
 
     def disconnected(self, now_s: float, node: str) -> None:
-        """Learn that the connection to a node broke: what was on its way is lost."""
+        """Note that the connection to a node broke, and everything in transit is lost."""
         self._early = {key: early for key, early in self._early.items() if early[0] != node}
         for participant in self.participants.values():
             for output in participant.outputs.values():
@@ -161,7 +161,7 @@ class Exchange:
                     source.disconnected()
 
     def subscribe(self, now_s: float) -> Iterator[Effect]:
-        """Ask for rows wherever nobody was asked, or the producer is another one now, or has not answered."""
+        """Request rows from every producer that was not asked yet, has changed, or has not answered."""
         for participant in self.participants.values():
             for stream, source in participant.inputs.items():
                 producer = self._producer(stream)
@@ -181,7 +181,7 @@ class Exchange:
                     yield SendMessage(producer.node, wanted)
 
     def send_due(self) -> Iterator[Effect]:
-        """Send the rows that there is credit for, and credit for what was processed."""
+        """Send rows as far as there is credit, and send credit for rows that were processed."""
         for participant in self.participants.values():
             for output in participant.outputs.values():
                 for node, message in output.due():
@@ -196,7 +196,7 @@ class Exchange:
                     yield from self.to_producer(stream, [credit])
 
     def acknowledge(self, consumer: Participant, ack: Ack) -> Iterator[Effect]:
-        """Tell the producer of a stream how far its rows have come."""
+        """Tell the producer of a stream how far its rows have arrived."""
         if self._recovery.has_equals(ack.stream):
             wants = self._recovery.destinations(ack.stream)[ack.consumer]
             yield from self._reading(consumer, ack.stream).acknowledge(
@@ -212,7 +212,7 @@ class Exchange:
                 yield SendMessage(producer.node, message)
 
     def _is_followed(self, stream: str) -> bool:
-        """Return whether the second node of a stream's producer sends, unasked, once it has taken over."""
+        """Return True if the standby of a stream's producer sends without a request after it takes over."""
         producer = self._recovery.producer_of(stream)
         return producer is not None and producer.technique.replicas is Replicas.FOLLOWER
 

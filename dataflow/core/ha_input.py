@@ -1,4 +1,4 @@
-"""The consuming edge of an HA unit: it asks for rows, leaves out those it has, and says how far it is."""
+"""The consuming edge of an HA unit: it requests rows, drops duplicates, and acknowledges."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _PATIENCE_DOUBLED_MAX = 5
 
 
 class HAInput:
-    """One input of a unit or a sink: it asks for rows, queues them, and grants credit for more.
+    """One input of a unit or a sink: it requests rows, queues them, and grants credit for more.
 
-    Within one numbering of the stream, rows enter the queue in order and once: those that are here already are
-    left out, and a gap is a violation of the protocol. `processed` is the position up to which the consumer has
-    taken rows. Units and sinks take rows from it; `Exchange` and `PairReading` bring it the producer's messages.
+    Within one numbering of the stream, rows enter the queue in order and once: duplicates are dropped, and a gap
+    is a protocol violation. `processed` is the position up to which the consumer has taken rows. Units and sinks
+    take rows from it; `Exchange` and `PairReading` pass it the producer's messages.
     """
 
     def __init__(
@@ -35,45 +35,45 @@ class HAInput:
         credit_bytes: int,
         attempts: int = 0,
     ) -> None:
-        """`attempts`: as many requests as an earlier input of the same incarnation can have made."""
+        """Create an input. `attempts` is the maximum number of requests of earlier inputs of the incarnation."""
         self.stream = stream
         self._consumer = consumer
         self._incarnation = incarnation
-        #: The unit's position in the stream; a checkpoint holds it.
+        #: The unit's position in the stream. Checkpoints contain it.
         self.processed = position
         self._received = position
         self._queue: deque[tuple[int, Batch]] = deque()
-        #: Bytes of the queue, as its batches are cut.
+        #: Bytes in the queue, after batches were cut.
         self.queued_bytes = 0
         self._credit_bytes = credit_bytes
         self._attempt = attempts
         self._asked_producer: int | None = None
-        # True while a producer has taken over and has not sent yet.
+        # True after a producer took over, until it sends something.
         self._waits = False
-        # The latest start of the producer that is known; 0 before the first.
+        # The latest known start of the producer; 0 before the first.
         self._latest_producer = 0
         self._asked_s = 0.0
-        #: The node that sends, which the placement may not say yet; None while none does.
+        #: The node that sends, possibly newer than the placement. None if no node sends.
         self.sender: str | None = None
         # Attempts that this producer has not answered.
         self._unanswered = 0
         self._connected = False
-        # The subscription of a producer that has sent without being asked.
+        # The subscription of a producer that sends without a request.
         self._unasked: Subscription | None = None
-        # Bytes that the producer has sent in this subscription, and may send, as it counts them: rows that were
-        # decoded or cut have another size.
+        # Bytes that the producer has sent, and may send, in this subscription. The producer counts them, since
+        # rows that were decoded or cut have a different size.
         self._sent_bytes = 0
         self._limit_bytes = 0
         self._last: int | None = None
-        #: The last row that there was when the producer answered; None before.
+        #: The last row that existed when the producer answered; None before the answer.
         self._replay_until: int | None = None
         #: Bytes of all rows that the unit has processed.
         self.processed_bytes = 0
         #: True once the unit was told that the stream has ended.
         self.ended = False
-        #: Rows after which batches are cut, in order.
+        #: Numbers of rows after which batches are cut, in order.
         self.cuts: Sequence[int] = ()
-        #: Rows that the producer had no longer when they were asked for.
+        #: Number of requested rows that the producer no longer had.
         self.lost = 0
         self._acknowledged: dict[RowStage, Position] = {}
 
@@ -88,18 +88,19 @@ class HAInput:
         sends_unasked: bool = False,
         of_pair: bool = False,
     ) -> Subscribe | None:
-        """Ask for rows, unless this producer was asked and still has time to answer.
+        """Request rows, unless this producer was already asked and still has time to answer.
 
-        `sends_unasked`: it has taken over, and sends to those that read the stream before. `of_pair`: the stream
-        can be read from two that are equals, of which neither is the later one.
+        `sends_unasked`: the producer has taken over, and sends to all previous readers of the stream without a
+        request. `of_pair`: the stream can be read from two equal producers, neither of which is the later one.
         """
         same = self._asked_producer == producer_incarnation
         if self.ended or (same and self._connected):
             return None
         if producer_incarnation < self._latest_producer and not of_pair:
-            # A producer that has taken over may be heard of before it is known where it is.
+            # A producer that took over may send before the placement says where it is.
             return None
-        # Each attempt takes the place of the one before: of a slow producer the answer would never count.
+        # Each attempt replaces the one before, so the waits get longer. Otherwise the answer of a slow producer
+        # would always be too late.
         patience_s = retry_s * 2 ** min(self._unanswered, _PATIENCE_DOUBLED_MAX)
         if same and now_s - self._asked_s < patience_s:
             return None
@@ -120,7 +121,7 @@ class HAInput:
         )
 
     def subscribed(self, message: Subscribed, sender: str | None = None) -> None:
-        """Learn that rows come, from the node `sender`."""
+        """Note that the node `sender` sends rows from now on."""
         if is_unasked(message.subscription):
             self._resumed(message, sender)
         elif message.subscription == self.subscription and not self._connected:
@@ -131,18 +132,21 @@ class HAInput:
                 self._replay_until = message.produced
 
     def _resumed(self, message: Subscribed, sender: str | None) -> None:
-        """Go on with a producer that has taken over and sends what this consumer may lack, some of it again."""
+        """Continue with a producer that has taken over.
+
+        It sends everything that this consumer may lack, including duplicates.
+        """
         producer = producer_of(message.subscription)
         if self.ended or message.subscription.incarnation != self._incarnation or not self._latest_producer:
             return
         if producer < self._latest_producer or (producer == self._latest_producer and not self._waits):
-            # It was asked, and its answer is what counts.
+            # This input has sent a request, and waits for the answer to that.
             return
         self._waits, self.sender = False, sender
         self._latest_producer = self._asked_producer = producer
         self._connected, self._unasked = True, message.subscription
         self._last = None
-        # The producer has counted on all of the credit, whatever is in the queue.
+        # The producer assumes the full credit, whatever is in the queue.
         self._sent_bytes, self._limit_bytes = 0, self._credit_bytes
         if message.after.lineage != self._received.lineage:
             self._received = message.after
@@ -157,7 +161,7 @@ class HAInput:
     # -- rows -----------------------------------------------------------------------------------------------
 
     def accept(self, message: Data) -> bool:
-        """Take rows into the queue; rows of another subscription, and those that are here, are left out."""
+        """Add rows to the queue. Drop duplicates and rows of another subscription."""
         if message.subscription != self.subscription or not self._connected:
             return False
         lineage, number = self._received
@@ -180,14 +184,14 @@ class HAInput:
             self._last = message.last
 
     def next(self, upto: int | None = None) -> Batch | None:
-        """Return the next rows without taking them, and none with a number above `upto`."""
+        """Return the next rows, up to number `upto`, without taking them."""
         if not self._queue:
             return None
         batch = self._queue[0][1]
         return batch if upto is None else batch.between(1, upto)
 
     def next_upto(self, number: int) -> Batch | None:
-        """Return all rows up to a number as one batch, which `next` and `take` have then; None if some lack."""
+        """Merge all rows up to a number into one batch, for `next` and `take`. Return None if some are missing."""
         if self._received.number < number or not self._queue:
             return None
         lineage, first = self._queue[0]
@@ -200,7 +204,7 @@ class HAInput:
         return self._queue[0][1]
 
     def take(self, upto: int | None = None) -> Batch:
-        """Take the rows that `next` returns: the unit has processed them."""
+        """Remove the rows that `next` returns: the unit has processed them."""
         lineage, batch = self._queue.popleft()
         self.queued_bytes -= batch.bytes
         if upto is not None and (later := batch.after(upto)) is not None:
@@ -214,7 +218,7 @@ class HAInput:
         return batch
 
     def at_end(self) -> bool:
-        """Return whether all rows were taken, the stream has ended, and the unit was not told yet."""
+        """Return True if the stream has ended and all rows were taken, but the unit does not know it yet."""
         return not self.ended and self._last is not None and not self._queue
 
     @property
@@ -224,18 +228,18 @@ class HAInput:
 
     @property
     def connected(self) -> bool:
-        """True if the producer has answered and sends what there is, or will never send more."""
+        """True if the producer has answered and sends, or has nothing more to send."""
         return self.ended or self._connected
 
     @property
     def caught_up(self) -> bool:
-        """Return whether all rows were processed that there were when they were first asked for."""
+        """Return True if all rows that existed at the first answer have been processed."""
         return self.ended or (self._replay_until is not None and self.processed.number >= self._replay_until)
 
     # -- what goes back ----------------------------------------------------------------------------------------
 
     def credit(self) -> Credit | None:
-        """Return credit for what was taken, once that is a quarter of all."""
+        """Return credit for the rows taken, once they are a quarter of the whole credit."""
         limit = self._sent_bytes - self.queued_bytes + self._credit_bytes
         if not self._connected or limit - self._limit_bytes < self._credit_bytes // 4:
             return None
@@ -247,22 +251,22 @@ class HAInput:
         return Ack(self.stream, self._consumer, self._incarnation, level, upto)
 
     def acknowledged(self) -> list[Ack]:
-        """Return what was acknowledged, to be said again to a producer that began again, or has not heard it.
+        """Return the last acknowledgement, to repeat it to a producer that restarted or did not receive it.
 
-        It may keep so many rows for want of that, that it has no room for those that would bring the next.
+        Without it, the producer may keep so many rows that it has no room for the next ones.
         """
         return [self.acknowledge(level, upto) for level, upto in self._acknowledged.items()]
 
     @property
     def subscription(self) -> Subscription:
-        """The last attempt to read, or what a producer sends unasked."""
+        """The last attempt to read, or the subscription of a producer that sends without a request."""
         if self._unasked is not None:
             return self._unasked
         return Subscription(self._consumer, self._incarnation, self._attempt)
 
 
 def _cut(batch: Batch, cuts: Sequence[int]) -> Iterator[Batch]:
-    """Yield a batch in pieces, none of which has rows on both sides of a cut."""
+    """Yield a batch in pieces, split at every cut."""
     rest: Batch | None = batch
     for number in cuts[bisect_left(cuts, batch.first) :]:
         if rest is None or number >= rest.last:

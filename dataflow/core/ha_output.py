@@ -1,6 +1,6 @@
-"""The producing edge of an HA unit: it numbers rows, keeps them, and sends them to those that subscribe.
+"""The producing edge of an HA unit: it numbers rows, keeps them, and sends them to subscribers.
 
-All logging and replay is here, and operators know nothing of it (SGuard 3).
+All logging and replay is here; operators know nothing of it (SGuard 3).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .output_buffer import PRODUCED, Mark, MarkedRanges, OutputBuffer
 
 @dataclass(frozen=True)
 class OutputContents:
-    """An output without its rows, as a checkpoint holds it."""
+    """An output without its rows, as stored in a checkpoint."""
 
     lineage: int
     ended: bool
@@ -31,9 +31,9 @@ class OutputContents:
 class OutputRules:
     """How a technique wants the rows of an output to be kept."""
 
-    #: Put each row into the output's log as it is emitted, and not only between `keep_rows` and `drop_rows`.
+    #: Put each row into the output's log when it is emitted. Otherwise only between `keep_rows` and `drop_rows`.
     logs_all: bool = True
-    #: Keep rows that were sent long ago, for states of consumers. They do not hold the unit up.
+    #: Keep rows for the states of consumers long after they were sent. These rows do not block the unit.
     retains_for_states: bool = False
 
 
@@ -49,8 +49,8 @@ class _Connection:
 class HAOutput:
     """One output of a unit or a source: it numbers rows, keeps them in a buffer, and sends them.
 
-    Only the latest start of a consumer, and its latest subscription, is sent rows, in order and as long as there
-    is credit. While output is held, rows above the released number wait. Units and sources emit rows into it;
+    Rows go only to the latest start of a consumer and its latest subscription, in order and as long as there is
+    credit. While output is held, rows above the released number wait. Units and sources emit rows into it;
     `Exchange` passes it the messages of consumers and sends what is `due`.
     """
 
@@ -64,10 +64,11 @@ class HAOutput:
         log: NumberedRows | None = None,
         forgot_rows: bool = False,
     ) -> None:
-        """`destinations`: a row goes once each of them has it at its stage; SENT does not wait for who is away.
+        """`destinations`: a row is dropped once each of them has it at its stage.
 
-        `log`: where rows are kept besides, so that a checkpoint of the unit has them. `forgot_rows`: the unit
-        began again, and there were rows before its first that consumers may depend on.
+        A destination with stage SENT does not delay this while it is away. `log`: a second place for rows, so that
+        checkpoints of the unit contain them. `forgot_rows`: True if the unit began again, and consumers may depend
+        on rows that existed before its first one.
         """
         rules = rules or OutputRules()
         self.stream = stream
@@ -81,18 +82,20 @@ class HAOutput:
         self._retains_for_states = rules.retains_for_states
         self._forgot_rows = forgot_rows
         self._connections: dict[str, _Connection] = {}
-        # The latest start of each consumer; earlier ones are not listened to.
+        # The latest start of each consumer. Earlier starts are ignored.
         self._incarnations: dict[str, int] = {}
-        # Rows above this number, and the end, wait until a standby can do what they depend on; None: none wait.
+        # Rows above this number, and the end, wait until a standby can repeat the events that they depend on.
+        # None: nothing waits.
         self._released: int | None = None
         self._end_released = True
-        # Consumers whose rows another replica keeps until they have come: for them it is enough to send a row.
+        # Consumers whose rows another replica keeps until they have arrived. For these consumers, sending a row
+        # counts as received.
         self._backed: frozenset[str] = frozenset()
 
     # -- the unit -----------------------------------------------------------------------------------
 
     def emit(self, rows: pa.RecordBatch) -> None:
-        """Number rows, and keep them for consumers. Raises OperatorFailed for a row that cannot be sent."""
+        """Assign numbers to rows, and keep them for consumers. Raises OperatorFailed if a row cannot be sent."""
         assert not self.ended
         for piece in pieces(self.stream, Batch(self.buffer.produced + 1, rows)):
             self._emit(piece)
@@ -109,11 +112,11 @@ class HAOutput:
         self.ended = True
 
     def hold(self) -> None:
-        """Hold back what comes from now on until it is released."""
+        """Hold back further output until it is released."""
         self._released, self._end_released = self.buffer.produced, self.ended
 
     def release(self, number: int, end: bool) -> None:
-        """Let rows up to a number leave, and with `end` the end of the stream."""
+        """Release rows up to a number and, if `end`, the end of the stream."""
         if self._released is not None:
             self._released = max(self._released, number)
             self._end_released = self._end_released or end
@@ -127,16 +130,16 @@ class HAOutput:
 
     @property
     def incarnations(self) -> Mapping[str, int]:
-        """The latest start of each consumer that has asked for rows."""
+        """The latest start of each consumer that has requested rows."""
         return self._incarnations
 
     def trim(self, upto: int) -> None:
-        """Learn that all destinations have the rows up to a number, which may not be here yet."""
+        """Note that all destinations have the rows up to a number. These rows may not exist here yet."""
         for destination in self._destinations:
             self.buffer.ack(1, upto, Mark(RowStage.RECEIVED, destination))
 
     def keep_rows(self) -> None:
-        """Put all rows that are held where a copy of the state has them; `drop_rows` takes them out again."""
+        """Add all held rows to the log, so that a copy of the state contains them. `drop_rows` removes them."""
         assert self._log is not None
         for batch in self.buffer.held():
             self._log.append(batch.first, batch.rows)
@@ -146,15 +149,15 @@ class HAOutput:
         self._log.drop_before(self.buffer.produced + 1)
 
     def begin_after(self, number: int) -> None:
-        """Go on after a number; what is up to it was made by an earlier start of the unit."""
+        """Continue after a number. An earlier start of the unit made the rows up to it."""
         self.buffer.begin_after(number)
 
     def reached(self, level: RowStage) -> int:
-        """Return the number up to which all consumers have acknowledged at a level, or a later one."""
+        """Return the number up to which all consumers have acknowledged at `level` or a later one."""
         return min(self.buffer.reached(min(level, stage), each) for each, stage in self._stages.items())
 
     def has_room(self, backlog_bytes_max: int) -> bool:
-        """Return whether the unit may make more: consumers are not too far behind."""
+        """Return True if the unit may emit more, because consumers are not too far behind."""
         if self.buffer.held_bytes < backlog_bytes_max:
             return True
         return self._retains_for_states and self.buffer.unreceived_bytes(self._destinations) < backlog_bytes_max
@@ -171,7 +174,7 @@ class HAOutput:
     # -- consumers ---------------------------------------------------------------------------------------
 
     def subscribe(self, node: str, message: Subscribe) -> Subscribed | None:
-        """Connect a consumer; None if a later start of it, or a later attempt, is known."""
+        """Connect a consumer. Return None if a later start of it, or a later attempt, is known."""
         consumer, incarnation, _ = subscription = message.subscription
         known = self._connections.get(consumer)
         if consumer not in self._destinations or incarnation < self._incarnations.get(consumer, 0):
@@ -184,10 +187,11 @@ class HAOutput:
         lost = max(begin - after, 0)
         begins_again = message.after == OLDEST and incarnation > 1
         if begins_again and self._forgot_rows and not self.buffer.reached(RowStage.SAFE, consumer):
-            # Its earlier start may have depended on rows that are gone.
+            # The earlier start of the consumer may have depended on dropped rows.
             lost += 1
         after = max(after, begin)
-        # Numbers that the consumer has and that were not produced yet dangle, and their rows will not be sent.
+        # Acknowledge the numbers that the consumer already has. Some of them may not be produced yet (they
+        # dangle): their rows will not be sent.
         received = Mark(RowStage.RECEIVED, consumer)
         self.buffer.forget(received, after)
         self.buffer.ack(1, after, received)
@@ -196,18 +200,18 @@ class HAOutput:
         return Subscribed(self.stream, subscription, Position(self.lineage, after), lost, self.buffer.produced)
 
     def back(self, consumers: Iterable[str]) -> None:
-        """Learn which consumers tell another replica what they have: this one keeps nothing that it has sent."""
+        """Set the consumers that acknowledge to another replica: their rows are dropped once they are sent."""
         self._backed = frozenset(each for each in consumers if self._stages[each] is RowStage.RECEIVED)
 
     def keep_for(self, destinations: Iterable[str]) -> None:
-        """Keep rows for these destinations alone: the others are not there."""
+        """Keep rows for these destinations only: the others do not exist."""
         self.buffer.retain_until(self._marks(destinations))
 
     def _marks(self, destinations: Iterable[str]) -> frozenset[Mark]:
         return frozenset({PRODUCED, *(Mark(self._stages[each], each) for each in destinations)})
 
     def pause(self, message: Pause) -> Paused | None:
-        """Send a consumer nothing more; the answer comes behind what it was sent."""
+        """Stop sending to a consumer. The answer arrives after everything that was sent."""
         connection = self._connections.get(message.subscription.consumer)
         if connection is None or connection.subscription != message.subscription:
             return None
@@ -215,14 +219,14 @@ class HAOutput:
         return Paused(self.stream, message.subscription)
 
     def leave(self, consumers: Iterable[str]) -> None:
-        """Send nothing more to consumers that are taken for dead: rows may have gone that they were not sent."""
+        """Stop sending to consumers that are considered dead, since their rows may have been dropped."""
         for consumer in consumers:
             self._connections.pop(consumer, None)
 
     def resume(self, node: str, subscription: Subscription, credit_bytes: int) -> Subscribed | None:
-        """Connect a consumer that read the stream from the primary, without being asked (HA 5.3).
+        """Connect a consumer that read the stream from the primary, without a request from it (HA 5.3).
 
-        It is sent all rows of which the primary did not say that consumers have them, and leaves out those it has.
+        It is sent all rows that consumers are not known to have, and it drops duplicates.
         """
         consumer, incarnation, _ = subscription
         known = self._connections.get(consumer)
@@ -252,11 +256,11 @@ class HAOutput:
             return
         if message.consumer in self._destinations:
             if message.incarnation > self._incarnations.get(message.consumer, message.incarnation):
-                # It has begun again elsewhere, and lacks rows that its earlier start had.
+                # The consumer has restarted elsewhere, and lacks rows that its earlier start had.
                 for level in (RowStage.RECEIVED, RowStage.SAFE):
                     self.buffer.forget(Mark(level, message.consumer), message.upto.number)
             self._incarnations[message.consumer] = message.incarnation
-            # A row that is safe has been received.
+            # SAFE implies RECEIVED.
             for level in {RowStage.RECEIVED, message.level}:
                 self.buffer.ack(1, message.upto.number, Mark(level, message.consumer))
             if self._log is not None and self._logs_all:
@@ -264,12 +268,12 @@ class HAOutput:
 
     @property
     def sent(self) -> int:
-        """Return the number up to which all consumers that are connected were sent rows; 0 if none is."""
+        """The number up to which all connected consumers were sent rows; 0 if none is connected."""
         unsent = [self.buffer.peek(consumer) for consumer in self._connections]
         return min((self.buffer.produced if batch is None else batch.first - 1 for batch in unsent), default=0)
 
     def due(self) -> Iterator[tuple[str, Data | Ended]]:
-        """Yield what can be sent now, and to which node."""
+        """Yield each message that can be sent now, with its node."""
         for consumer, connection in self._connections.items():
             while connection.sent_bytes < connection.limit_bytes:
                 batch = self.buffer.peek(consumer)
@@ -287,7 +291,7 @@ class HAOutput:
 
 
 def too_much_retained(stream: str, bytes_max: int) -> str:
-    """Say why a query stops whose states depend on more rows than may be kept."""
+    """Return the error message for a query whose states depend on more rows than may be kept."""
     return (
         f"the rows of {stream!r} that states of its consumers depend on are more than Bounds.retained_bytes_max, "
         f"{bytes_max:,} bytes: raise it, make windows smaller, or use SGuard"

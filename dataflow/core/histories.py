@@ -1,7 +1,7 @@
-"""Histories of a node's units: asked of the controller before a unit begins, and told to it from then on (HA 6).
+"""Histories of a node's units: requested from the controller at the start, and extended while a unit runs (HA 6).
 
-A unit's output leaves when the controller has the events that it depends on. A round trip, as to a standby
-(`pairs.py`), but to a place that survives all nodes.
+A unit's output is sent once the controller has the events that it depends on. This takes one round trip, like that
+to a standby (`pairs.py`), but the controller survives the loss of all nodes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Histories:
         self._with_events = {unit for unit in units if recovery.of(unit).keeps_events}
         self._retry_s = retry_s
         self._readers: dict[str, HistoryReader] = {}
-        # Units that are to begin, with what was read for them.
+        # Units that are about to begin, with the parts of their history that have arrived.
         self._read: dict[str, HistoryReader] = {}
         self._reports: dict[str, _EventReport] = {}
 
     # -- before a unit begins --------------------------------------------------------------------------------
 
     def wants(self, unit: str, incarnation: int) -> bool:
-        """Return whether a start of a unit has to wait for its history, which is asked for from now on."""
+        """Return True if a start of a unit must wait for its history, and request the history."""
         if unit not in self._with_history:
             return False
         read = self._read.get(unit)
@@ -45,7 +45,7 @@ class Histories:
         return True
 
     def ask(self, now_s: float) -> Iterator[Effect]:
-        """Ask for what is wanted, again if there was no answer for long."""
+        """Request the missing histories, again if there was no answer for long."""
         for unit, reader in self._readers.items():
             if reader.asked_s is None or now_s - reader.asked_s >= self._retry_s:
                 reader.asked_s = now_s
@@ -72,7 +72,7 @@ class Histories:
     # -- a unit that runs ---------------------------------------------------------------------------------------
 
     def begun(self, unit: HAUnit) -> None:
-        """Let a unit repeat the events that there were, and tell the controller of those that follow."""
+        """Let a unit repeat the events of its history, and send the controller all later ones."""
         read = self._read.pop(unit.name, None)
         if unit.name in self._with_events:
             assert read is not None, "a unit has begun without its history"
@@ -81,23 +81,23 @@ class Histories:
             self._reports[unit.name] = _EventReport(unit, read.log.last)
 
     def report(self) -> Iterator[Effect]:
-        """Tell the controller what has happened since; output that depends on it leaves when it is kept."""
+        """Send new events to the controller. Output that depends on them is sent once the controller has them."""
         for report in self._reports.values():
             yield from report.send()
 
     def forget(self, unit: str) -> None:
-        """Learn that a unit runs here no longer, or is not to begin."""
+        """Note that a unit no longer runs here, or will not begin here."""
         for known in (self._readers, self._read, self._reports):
             known.pop(unit, None)
 
     def keep_only(self, valid: Mapping[str, int]) -> None:
-        """Ask no longer for units that are to begin elsewhere."""
+        """Cancel the requests for units that begin elsewhere."""
         for waiting in (self._readers, self._read):
             for unit in [unit for unit, each in waiting.items() if valid.get(unit) != each.incarnation]:
                 del waiting[unit]
 
     def disconnected(self) -> None:
-        """Learn that what was on its way to the controller may be lost."""
+        """Note that messages to the controller may be lost."""
         for report in self._reports.values():
             report.disconnected()
         for reader in self._readers.values():

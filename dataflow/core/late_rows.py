@@ -1,4 +1,4 @@
-"""Late rows: how many the operators of units have left out, since rows with later times had come before them."""
+"""Late rows: how many rows operators have left out because rows with later times had arrived before."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .unit import HAUnit
 
 
 class LateRowReports:
-    """What a node has told the controller of late rows."""
+    """The late rows that a node has reported to the controller."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, int], Mapping[str, int]] = {}
 
     def report(self, units: Iterable[HAUnit]) -> Iterator[Effect]:
-        """Tell of those that have come since. Call it before the rows leave that were made meanwhile."""
+        """Report new late rows. Must be called before the output of the same events is sent."""
         for unit in units:
             rows, name = unit.operators.late_rows, (unit.name, unit.incarnation)
             if rows and rows != self._told.get(name):
@@ -25,13 +25,13 @@ class LateRowReports:
 
 
 class LateRowCounts:
-    """Late rows by operator, as units have told of them. One that begins again may count some of them again."""
+    """Late rows per operator, as reported by units. A restarted unit may count some of them again."""
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
 
     def add(self, message: RowsLate) -> list[str]:
-        """Learn of late rows. Return the operators that had none before."""
+        """Add a report, and return the operators that had no late rows before."""
         first = [operator for operator in message.rows if operator not in self._rows]
         for operator, rows in message.rows.items():
             self._rows[operator] = max(rows, self._rows.get(operator, 0))

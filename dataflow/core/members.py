@@ -1,4 +1,4 @@
-"""The nodes that are alive, as far as a controller has heard of them in the time in which it listened."""
+"""The live nodes, as far as the controller has heard of them while it listened."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from peacefs.dataflow.limits import dataflow_busy_s_max
 from .attention import Attention
 from .messages import NodeAlive, NodeHeartbeat
 
-# An observer that did nothing for a while counts no more of it than this part of the timeout.
+# A pause of the observer counts as silence of the nodes for at most the timeout divided by this.
 dataflow_steps_of_silence: Final = 4
-# A node whose connection to the controller broke may be silent so long.
+# How long a node may be silent after its connection to the controller broke.
 dataflow_suspect_s: Final = 0.5
 
 
@@ -21,9 +21,9 @@ dataflow_suspect_s: Final = 0.5
 class _Member:
     session: str
     address: str
-    #: The time at which it was heard of last, in the seconds that the controller has listened.
+    #: When the node was last heard of, in seconds that the controller has listened.
     seen_s: float
-    #: The time at which it has said something itself.
+    #: When the node itself last sent something.
     spoke_s: float
 
 
@@ -58,7 +58,7 @@ class Members:
     # -- signs of life ---------------------------------------------------------------------------------------
 
     def has_begun_again(self, beat: NodeHeartbeat) -> bool:
-        """Return whether a node's process is another one, so that everything that ran there is gone."""
+        """Return True if the node's process is a new one, so that everything it ran is gone."""
         return self.session_of(beat.node) not in (None, beat.session)
 
     def heartbeat(self, beat: NodeHeartbeat) -> None:
@@ -66,27 +66,30 @@ class Members:
         self._members[beat.node] = _Member(beat.session, beat.address, listened_s, listened_s)
 
     def alive(self, message: NodeAlive) -> None:
-        """Learn that the process of a node runs, though the node may be busy with one batch."""
+        """Note that the process of a node runs, even if the node may be busy with one batch."""
         member = self._members.get(message.node)
         if member is not None and member.session == message.session:
             member.seen_s = member.spoke_s = self._attention.listened_s
 
     def at_work(self, nodes: Collection[str]) -> None:
-        """Learn from whoever runs nodes that these are slow, and not dead. For long that is not enough."""
+        """Note that these nodes are slow, but not dead.
+
+        The launcher of the nodes says so. It is believed for a limited time.
+        """
         listened_s = self._attention.listened_s
         for member in (self._members[node] for node in nodes if node in self._members):
             if listened_s - member.spoke_s < dataflow_busy_s_max:
                 member.seen_s = listened_s
 
     def disconnected(self, node: str) -> None:
-        """Learn that a connection to a node broke: it is dead if it does not say otherwise very soon."""
+        """Note that the connection to a node broke. The node is dead unless it sends something very soon."""
         member = self._members.get(node)
         if member is not None:
             soon_s = self._attention.listened_s + dataflow_suspect_s
             member.seen_s = min(member.seen_s, soon_s - self._timeout_s)
 
     def silent(self, now_s: float) -> list[str]:
-        """Return the nodes that were silent for too long. Called at regular times."""
+        """Return the nodes that were silent for too long. Must be called at regular intervals."""
         oldest_s = self._attention.look(now_s) - self._timeout_s
         return [node for node, member in self._members.items() if member.seen_s < oldest_s]
 

@@ -1,4 +1,4 @@
-"""Messages of nodes and the controller. Connections keep their order; a broken one loses what is on its way."""
+"""Messages of nodes and the controller. Connections keep their order; a broken one loses those in transit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTROLLER = "controller"
 
 
 class Subscription(NamedTuple):
-    """One attempt of one start of a consumer to read a stream. Later ones are greater."""
+    """One attempt of one start of a consumer to read a stream. Later attempts compare greater."""
 
     consumer: str
     incarnation: int
@@ -25,7 +25,10 @@ class Subscription(NamedTuple):
 
 
 def unasked(consumer: str, incarnation: int, producer: int) -> Subscription:
-    """Return the subscription that a producer which takes over makes for a consumer; all others are later."""
+    """Return the subscription that a producer creates for a consumer when it takes over.
+
+    All other subscriptions of this start are later.
+    """
     return Subscription(consumer, incarnation, -producer)
 
 
@@ -34,7 +37,7 @@ def is_unasked(subscription: Subscription) -> bool:
 
 
 def producer_of(subscription: Subscription) -> int:
-    """Return the incarnation of the producer that has made a subscription."""
+    """Return the incarnation of the producer that created a subscription."""
     return -subscription.attempt
 
 
@@ -51,13 +54,13 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """Say where the rows begin that will be sent; `lost` ones were asked for and are there no longer."""
+    """Say where the rows that will be sent begin. `lost` requested rows no longer exist."""
 
     stream: str
     subscription: Subscription
     after: Position
     lost: int
-    #: The last row that the producer has by now.
+    #: The last row that the producer has now.
     produced: int = 0
 
 
@@ -71,7 +74,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Say, behind all rows that were sent, that no more come."""
+    """Confirm, after all rows that were sent, that no more follow."""
 
     stream: str
     subscription: Subscription
@@ -79,7 +82,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Rows, and all bytes sent in this subscription by then, as the producer counts them: credit is of these."""
+    """Rows, and the bytes sent so far in this subscription, as the producer counts them for credit."""
 
     stream: str
     subscription: Subscription
@@ -89,7 +92,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Say that the stream has no rows after number `last`."""
+    """Say that row `last` is the last of the stream."""
 
     stream: str
     subscription: Subscription
@@ -98,7 +101,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """Allow the producer to send up to so many bytes, counted from the beginning of the subscription."""
+    """Allow the producer to send up to this many bytes, counted from the beginning of the subscription."""
 
     stream: str
     subscription: Subscription
@@ -107,7 +110,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Tell the producer how far its rows have come at a consumer."""
+    """Tell the producer how far its rows have arrived at a consumer."""
 
     stream: str
     consumer: str
@@ -118,15 +121,15 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class StandbyPlacement:
-    """The valid start of a unit's standby, which becomes that of the unit when it takes over."""
+    """The valid start of a unit's standby. If the standby takes over, it becomes the start of the unit."""
 
     node: str
     incarnation: int
-    #: True if it began with the unit, so that it needs no copy of its state.
+    #: True if it began together with the unit, so that it needs no copy of the state.
     fresh: bool = False
-    #: True once all know that it gets what its primary gets, of techniques whose pairs are symmetric.
+    #: For symmetric pairs: True once all know that it receives the same rows as its primary.
     in_step: bool = False
-    #: True once it has a copy, so that it can take over.
+    #: True once it has a copy and can take over.
     has_copy: bool = False
 
     @property
@@ -136,36 +139,36 @@ class StandbyPlacement:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlacement:
-    """The valid start of a unit, and its node: None while no node is free."""
+    """The valid start of a unit, and its node. The node is None while no node is free."""
 
     node: str | None
     incarnation: int
-    #: The checkpoint that it begins with, as (incarnation, number) of its writer.
+    #: The checkpoint that it begins with, as the (incarnation, number) of its writer.
     checkpoint: tuple[int, int] | None = None
-    #: The place of the replica in its pair, 0 or 1; a standby has the other.
+    #: The slot of the replica in its pair, 0 or 1. The standby has the other slot.
     slot: int = 0
     standby: StandbyPlacement | None = None
     #: True if it was the standby before.
     took_over: bool = False
-    #: The highest incarnation that a start of the unit, or of its standby, has had.
+    #: The highest incarnation so far of the unit or its standby.
     starts: int = 0
-    #: The point at which it begins empty, if it is one that notes such points.
+    #: The restart point at which it begins empty, for units that record such points.
     restart: RestartPoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Places of all units. Later ones have a higher version."""
+    """The placement of all units. Later ones have a higher version."""
 
     version: int
     units: Mapping[str, UnitPlacement]
-    #: The nodes' addresses, as they gave them; empty where the host needs none.
+    #: The addresses that the nodes reported; empty if the host needs none.
     addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHeartbeat:
-    """A node is alive. `session` is another after each start of its process."""
+    """A node is alive. Each start of its process has a new `session`."""
 
     node: str
     session: str
@@ -175,14 +178,14 @@ class NodeHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class NodeAlive:
-    """The process of a node runs, as a thread of its own says while the node is busy with one batch."""
+    """The process of a node runs. A separate thread sends this while the node is busy with one batch."""
 
     node: str
     session: str
 
 
 class CheckpointCost(NamedTuple):
-    """The cost of a checkpoint: pages of its own, pages that it refers to, how long the unit stood still."""
+    """The cost of a checkpoint: new pages, pages that it refers to, and how long the unit was stopped."""
 
     pages_written: int = 0
     pages_referred: int = 0
@@ -200,13 +203,13 @@ class CheckpointStored:
     incarnation: int
     number: int
     cost: CheckpointCost = NO_COST
-    #: The last event that it covers, of a unit whose events are recorded.
+    #: The last event that it covers, if the unit's events are recorded.
     event: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecorded:
-    """The controller will begin the unit with this checkpoint, so that what is older may go."""
+    """A restart of the unit will begin with this checkpoint, so anything older may be dropped."""
 
     unit: str
     incarnation: int
@@ -215,19 +218,19 @@ class CheckpointRecorded:
 
 @dataclass(frozen=True, slots=True)
 class RestartPointReached:
-    """A unit could begin at this point: its consumers do not need what is before."""
+    """The unit could begin at this point: its consumers do not need anything older."""
 
     unit: str
     incarnation: int
     number: int
     point: RestartPoint
-    #: Phases of operators that have changed since the last point that was recorded, packed.
+    #: Changes of operators' phases since the last recorded point, packed.
     data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class RestartPointRecorded:
-    """The controller will begin the unit at this point, so that what is older may go."""
+    """A restart of the unit will begin at this point, so anything older may be dropped."""
 
     unit: str
     incarnation: int
@@ -236,7 +239,7 @@ class RestartPointRecorded:
 
 @dataclass(frozen=True, slots=True)
 class UnitStopped:
-    """A unit cannot go on: an operator raised an error, or rows are lost that it needs."""
+    """A unit cannot continue, because an operator raised an error or rows that it needs are lost."""
 
     unit: str
     incarnation: int
@@ -245,7 +248,7 @@ class UnitStopped:
 
 @dataclass(frozen=True, slots=True)
 class UnitRecovered:
-    """A unit that began again has processed all rows that there were then."""
+    """A restarted unit has processed all rows that existed when it restarted."""
 
     unit: str
     incarnation: int
@@ -255,7 +258,7 @@ class UnitRecovered:
 
 @dataclass(frozen=True, slots=True)
 class RowsLate:
-    """Say how many rows each operator of a unit has left out by now as late, of those that have left out any."""
+    """The number of late rows that each operator of a unit has left out, except operators without any."""
 
     unit: str
     rows: Mapping[str, int]
@@ -263,17 +266,17 @@ class RowsLate:
 
 @dataclass(frozen=True, slots=True)
 class CopyPiece:
-    """A piece of a copy of a unit's state: the pages that changed since copy `base`, or all if that is 0."""
+    """A piece of a copy of a unit's state: the pages changed since copy `base`, or all pages if that is 0."""
 
     unit: str
-    #: The start of the standby that it is for.
+    #: The start of the standby that receives it.
     standby: int
     number: int
     base: int
-    #: The piece's place, and how many there are.
+    #: The index of the piece, and the number of pieces.
     piece: int
     pieces: int
-    #: The unit was there when it was copied: after which event, and how far its inputs were.
+    #: The state of the unit when it was copied: its last event, and the positions of its inputs.
     event: int
     positions: Mapping[str, Position]
     data: bytes
@@ -281,7 +284,7 @@ class CopyPiece:
 
 @dataclass(frozen=True, slots=True)
 class CopyHeld:
-    """The standby has the pieces of a copy up to this one; with `usable` False, it lacks the copy's base."""
+    """The standby has the pieces of a copy up to this one. `usable` is False if it lacks the copy's base."""
 
     unit: str
     standby: int
@@ -292,7 +295,7 @@ class CopyHeld:
 
 @dataclass(frozen=True, slots=True)
 class Determinants:
-    """Events of a unit, which its standby is to hold before output that depends on them leaves."""
+    """Events of a unit. Output that depends on them is sent once the standby has them."""
 
     unit: str
     standby: int
@@ -309,7 +312,7 @@ class DeterminantsHeld:
 
 @dataclass(frozen=True, slots=True)
 class TrimOutput:
-    """Consumers have an output up to row `upto`, which was made from inputs up to `positions` (HA 5.3)."""
+    """Consumers have an output up to row `upto`, made from the inputs up to `positions` (HA 5.3)."""
 
     unit: str
     standby: int
@@ -320,7 +323,7 @@ class TrimOutput:
 
 @dataclass(frozen=True, slots=True)
 class StandbyInStep:
-    """An active standby, which began with copy `number`, gets all rows that its primary gets from now on."""
+    """An active standby, which began with copy `number`, receives all rows of its primary from now on."""
 
     unit: str
     standby: int
@@ -329,7 +332,7 @@ class StandbyInStep:
 
 @dataclass(frozen=True, slots=True)
 class StandbyReady:
-    """A standby that did not begin with its unit can take over: it has a copy, and the events since."""
+    """A standby that did not begin with its unit can take over: it has a copy, and all events since."""
 
     unit: str
     standby: int
@@ -337,7 +340,7 @@ class StandbyReady:
 
 @dataclass(frozen=True, slots=True)
 class EventsHappened:
-    """Events of a unit, which the controller is to keep before output that depends on them leaves."""
+    """Events of a unit. Output that depends on them is sent once the controller has them."""
 
     unit: str
     incarnation: int
@@ -354,7 +357,7 @@ class EventsKept:
 
 @dataclass(frozen=True, slots=True)
 class HistoryWanted:
-    """A unit is to begin, and its node asks the controller for a part of the unit's history."""
+    """The node of a unit that is about to begin requests a part of the unit's history."""
 
     unit: str
     incarnation: int
@@ -363,7 +366,7 @@ class HistoryWanted:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPart:
-    """One of the parts of a unit's history: events since it began, and in the first part phases."""
+    """One part of a unit's history: events since it began. The first part also has the phases."""
 
     unit: str
     incarnation: int
@@ -376,7 +379,7 @@ class HistoryPart:
     data: bytes = b""
 
 
-#: Messages between the two of a pair.
+#: Messages between the two halves of a pair.
 PairMessage = CopyPiece | CopyHeld | Determinants | DeterminantsHeld | TrimOutput | StandbyInStep
 
 Message = (
@@ -416,12 +419,12 @@ CheckpointId = tuple[int, int]
 
 
 def sequence_of(checkpoint: CheckpointId) -> int:
-    """Return the number of a checkpoint among all of its unit: later starts have higher ones."""
+    """Return the sequence number of a checkpoint within its unit. Later starts have higher ones."""
     incarnation, number = checkpoint
     assert 0 < number < dataflow_checkpoints_per_start_max
     return incarnation * dataflow_checkpoints_per_start_max + number
 
 
 def checkpoint_of(sequence: int) -> CheckpointId:
-    """Return what `sequence_of` was given."""
+    """Return the checkpoint for a number from `sequence_of`."""
     return divmod(sequence, dataflow_checkpoints_per_start_max)

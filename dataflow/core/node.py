@@ -1,7 +1,7 @@
 """A node: it runs the units that the controller placed on it, and takes part in the exchange.
 
 Every event returns effects, in order. The host calls `received`, `disconnected` and `tick`, and `stored` or
-`loaded` when a checkpoint was. Nothing else changes it.
+`loaded` after a checkpoint was stored or loaded. Nothing else changes the node.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from .unit import HAUnit
 
 
 class NodeCore:
-    """The units of one node: it runs them, and lets them take part in the exchange.
+    """Runs the units of one node, and connects them to the exchange.
 
     `NodeUnits` says which units are here. The core does no I/O: each event returns effects, which the host
-    performs in order. `NodeProcess` drives it in a process, and `SeededRun` under a seed.
+    performs in order. `NodeProcess` drives it in a process, and `SeededRun` in seeded simulations.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class NodeCore:
         self._units = NodeUnits(name, session, recovery, new_state, self._bounds)
         self._late_rows = LateRowReports()
         self._beaten_s: float | None = None
-        #: True if units have more to do: `work` is to be called as soon as other events were looked at.
+        #: True if units have more to do. The host then calls `work`, after it has looked at other events.
         self.has_work = False
 
     # -- events ---------------------------------------------------------------------------------------
 
     def received(self, now_s: float, node: str, message: Message, *, later: bool = False) -> list[Effect]:
-        """Take a message. With `later` what follows from it is left for `work`."""
+        """Process a message. If `later`, leave the work of the units to `work`."""
         effects = list(self._handled(now_s, node, message))
         if later:
             self.has_work = True
@@ -111,9 +111,9 @@ class NodeCore:
             if unit.wants_time:
                 effects += self._guarded(unit, partial(unit.on_time, int(now_s * 1_000_000)))
             if unit.name in units.running:
-                # Before a point that they belong to.
+                # Must come before the point that they belong to.
                 effects += units.histories.report()
-                # The other half of their room is for the rows that come until a checkpoint is stored.
+                # The other half of their room is for rows that arrive until a checkpoint is stored.
                 if unit.captures.lacking_bytes > self._bounds.buffer_bytes_max // 2:
                     units.upkeep[unit.name].hurry()
                 effects += self._kept_up(now_s, unit)
@@ -122,13 +122,13 @@ class NodeCore:
         return effects + list(self._run(now_s))
 
     def work(self, now_s: float) -> list[Effect]:
-        """Go on with what units have to do."""
+        """Let the units continue their work."""
         return list(self._run(now_s))
 
     def stored(
         self, unit: str, incarnation: int, number: int, outcome: CheckpointCost | PeacefsError
     ) -> list[Effect]:
-        """Learn that a checkpoint was stored, or why it was not."""
+        """Note that a checkpoint was stored, or why it was not."""
         running = self._units.find(unit, incarnation)
         if running is None:
             return []
@@ -144,7 +144,7 @@ class NodeCore:
     def copied(
         self, now_s: float, unit: str, incarnation: int, number: int, data: bytes | PeacefsError
     ) -> list[Effect]:
-        """Learn the bytes of a copy for a unit's standby, or why there are none."""
+        """Take the bytes of a copy for a unit's standby, or the error that prevented it."""
         running = self._units.find(unit, incarnation)
         if running is None:
             return []
@@ -156,7 +156,7 @@ class NodeCore:
         return [*self._units.loaded(now_s, unit, incarnation, state), *self._run(now_s)]
 
     def wants(self, unit: str, incarnation: int) -> bool:
-        """Return whether a checkpoint of a unit is still to be loaded."""
+        """Return True if a checkpoint of a unit is still to be loaded."""
         return self._units.wants(unit, incarnation)
 
     def not_loaded(self, unit: str, incarnation: int, error: PeacefsError) -> list[Effect]:
@@ -166,7 +166,7 @@ class NodeCore:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the output that holds most."""
+        """Bytes held by the fullest output."""
         held = [
             output.buffer.held_bytes for unit in self._units.running.values() for output in unit.outputs.values()
         ]
@@ -174,18 +174,18 @@ class NodeCore:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the input that has most to process."""
+        """Bytes queued at the fullest input."""
         queued = [source.queued_bytes for unit in self._units.running.values() for source in unit.inputs.values()]
         return max(queued, default=0)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of pages of all units, with the copies that are still being written."""
+        """Bytes of the pages of all units, including copies that are still being written."""
         return sum(unit.state_bytes for unit in self._units.running.values())
 
     @property
     def operator_rows(self) -> Mapping[tuple[str, int, str], int]:
-        """Rows that each operator was given, by unit, incarnation and operator."""
+        """Number of rows that each operator received, by unit, incarnation and operator."""
         return {
             (unit.name, unit.incarnation, operator): rows
             for unit in self._units.running.values()
@@ -193,11 +193,11 @@ class NodeCore:
         }
 
     def produced(self, unit: str) -> Mapping[str, int]:
-        """Return the last row of each output of a unit that runs here."""
+        """Return the number of the last row of each output of a unit that runs here."""
         return {stream: output.buffer.produced for stream, output in self._units.running[unit].outputs.items()}
 
     def sent(self, unit: str) -> Mapping[str, int]:
-        """Return up to which row the consumers of each output of a unit that runs here were sent it."""
+        """Return, for each output of a unit that runs here, up to which row it was sent to all consumers."""
         return {stream: output.sent for stream, output in self._units.running[unit].outputs.items()}
 
     @property
@@ -207,13 +207,13 @@ class NodeCore:
 
     @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:
-        """The units that run here, and how far they are."""
+        """The units that run here, with their progress."""
         return {name: unit.positions for name, unit in self._units.running.items()}
 
     # -- units ------------------------------------------------------------------------------------------
 
     def _run(self, now_s: float) -> Iterator[Effect]:
-        """Do all that can be done now: ask for rows, process, send."""
+        """Do everything that can be done now: request rows, process, send."""
         units = self._units
         yield from units.exchange.subscribe(now_s)
         self.has_work = False
@@ -235,7 +235,7 @@ class NodeCore:
             self.has_work = True
 
     def _kept_up(self, now_s: float, unit: HAUnit) -> list[Effect]:
-        """Take the checkpoint or the copy that is due; a state that cannot be captured stops the query."""
+        """Capture the checkpoint or the copy that is due. If a state cannot be captured, stop the query."""
         effects: list[Effect] = []
         upkeep, pairs = self._units.upkeep[unit.name], self._units.pairs
         try:
@@ -250,7 +250,7 @@ class NodeCore:
         return effects
 
     def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:
-        """Let a unit do something; if it fails, it stops, and with it the query."""
+        """Run an action of a unit. If it fails, stop the unit and with it the query."""
         try:
             call()
         except PeacefsError as error:

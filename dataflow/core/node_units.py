@@ -1,4 +1,4 @@
-"""The units of one node, from their placement until they are dropped: how each begins and takes over."""
+"""The units of one node, from placement to removal: how each one begins and takes over."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .unit_upkeep import UnitUpkeep
 
 
 class NodeUnits:
-    """Which units run on a node, stand by on it, or are about to begin there.
+    """Tracks which units run on a node, stand by on it, or are about to begin there.
 
     A unit is here only under the incarnation that the latest placement gives this node. `NodeCore` passes it
-    placements, what was loaded, and what becomes of units, and performs the effects that it yields.
+    placements, loaded states and the outcomes of units, and performs the effects that it yields.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class NodeUnits:
         self.placement = Placement(0, {})
         self.running: dict[str, HAUnit] = {}
         self.upkeep: dict[str, UnitUpkeep] = {}
-        # Units whose checkpoint is being loaded, with the incarnation that they will have.
+        # Units whose checkpoint is being loaded, with their incarnation.
         self._loading: dict[str, int] = {}
         self._placed_s: dict[str, float] = {}
-        # Events that a unit which takes over has to repeat.
+        # Events that a unit must repeat after it takes over.
         self._scripts: dict[str, EventLog] = {}
-        # Units that began again and have not caught up: when they began to load, and when to process.
+        # Restarted units that have not caught up: when loading began, and when processing began.
         self._recovering: dict[str, tuple[float, float]] = {}
 
     def find(self, unit: str, incarnation: int) -> HAUnit | None:
@@ -91,7 +91,7 @@ class NodeUnits:
             yield from self.begin(now_s, name)
 
     def begin(self, now_s: float, name: str) -> Iterator[Effect]:
-        """Begin a unit that was placed here, once its history is here if it has one."""
+        """Begin a unit that was placed here. If it has a history, wait for that first."""
         where = self.placement.units[name]
         if self.histories.wants(name, where.incarnation):
             return
@@ -105,7 +105,7 @@ class NodeUnits:
         return where.standby is not None and where.standby.node == self._name
 
     def _stand_by(self, now_s: float, name: str, where: UnitPlacement) -> Iterator[Effect]:
-        """Be the standby of a unit: one that processes as well, and needs no copy, begins now."""
+        """Become the standby of a unit. A standby that also processes, and needs no copy, begins now."""
         standby = where.standby
         assert standby is not None
         yield from self.noted(now_s, self.pairs.stand_by(name, where))
@@ -115,10 +115,10 @@ class NodeUnits:
             yield from self._start(now_s, name, standby.incarnation, self._new_state(name))
 
     def _take_over(self, now_s: float, name: str, where: UnitPlacement) -> Iterator[Effect]:
-        """Be the primary of a unit whose standby is here."""
+        """Make the standby of a unit on this node the primary."""
         unit, half = self.running.get(name), self.pairs.take_over(name)
         if half is None and (unit is not None or name in self._loading):
-            # It has taken over before, and may have another standby now.
+            # The unit took over before, and may have a new standby now.
             if unit is not None:
                 self.pairs.lead(unit, where)
             return
@@ -143,7 +143,7 @@ class NodeUnits:
     # -- loading ---------------------------------------------------------------------------------------------
 
     def wants(self, unit: str, incarnation: int) -> bool:
-        """Return whether a checkpoint of a unit is still to be loaded."""
+        """Return True if a checkpoint of a unit is still to be loaded."""
         return self._loading.get(unit) == incarnation
 
     def loaded(self, now_s: float, unit: str, incarnation: int, state: UnitState) -> Iterator[Effect]:
@@ -165,7 +165,7 @@ class NodeUnits:
             yield effect
 
     def from_pair(self, now_s: float, node: str, message: PairMessage) -> Iterator[Effect]:
-        """Take a message of the other node of a pair."""
+        """Process a message of the other node of a pair."""
         if self.pairs.begins_anew(message):
             self._loading.pop(message.unit, None)
             if message.unit in self.running:
@@ -210,18 +210,18 @@ class NodeUnits:
         if unit.loaded and technique.replicas.paired:
             yield DropCopy(name)
         elif unit.loaded:
-            # A producer that began again does not know what the checkpoint covers.
+            # A restarted producer does not know what the checkpoint covers.
             yield from self.upkeep[name].acknowledge(RowStage.SAFE, unit.positions)
 
     def recovered(self, now_s: float, unit: HAUnit) -> Iterator[Effect]:
-        """Tell the controller once that a unit which began again has caught up."""
+        """Tell the controller once that a restarted unit has caught up."""
         if unit.name in self._recovering and unit.caught_up and not unit.repeats:
             placed_s, begun_s = self._recovering.pop(unit.name)
             load_us, replay_us = int((begun_s - placed_s) * 1e6), int((now_s - begun_s) * 1e6)
             yield SendMessage(CONTROLLER, UnitRecovered(unit.name, unit.incarnation, load_us, replay_us))
 
     def stop(self, unit: HAUnit, reason: str) -> Effect:
-        """Drop a unit that cannot go on, and with it the query."""
+        """Drop a unit that cannot continue, and stop the query."""
         self.drop(unit.name)
         return SendMessage(CONTROLLER, UnitStopped(unit.name, unit.incarnation, reason))
 

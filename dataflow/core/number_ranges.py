@@ -1,4 +1,4 @@
-"""Sets of sequence numbers, kept as ranges: numbers that arrive in order take one entry, whatever their count."""
+"""Sets of sequence numbers, stored as ranges: numbers that arrive in order take one entry, however many."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 
 class NumberRanges:
-    """Disjoint ranges with both ends included, in order, never adjacent."""
+    """Ranges with inclusive ends, in order, disjoint and never adjacent."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._firsts: list[int] = []
@@ -18,7 +18,7 @@ class NumberRanges:
     def add(self, first: int, last: int) -> None:
         if first > last:
             return
-        # Those that overlap or touch [first, last] become one with it.
+        # Merge [first, last] with the ranges that overlap or touch it.
         begin = bisect_left(self._lasts, first - 1)
         end = bisect_right(self._firsts, last + 1)
         if begin < end:
@@ -38,7 +38,7 @@ class NumberRanges:
         return at < len(self._firsts) and self._firsts[at] <= number
 
     def covers(self, first: int, last: int) -> bool:
-        """Return whether all of `first` to `last` are in the set."""
+        """Return True if all numbers from `first` to `last` are in the set."""
         at = bisect_left(self._lasts, first)
         return at < len(self._firsts) and self._firsts[at] <= first and last <= self._lasts[at]
 
@@ -59,7 +59,7 @@ class NumberRanges:
 
     @property
     def from_first(self) -> int:
-        """The number up to which all from 1 are in the set."""
+        """The number up to which all numbers from 1 are in the set."""
         return self._lasts[0] if self._firsts and self._firsts[0] == 1 else 0
 
     @property

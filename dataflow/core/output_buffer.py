@@ -1,11 +1,12 @@
 """The output buffer that all recovery techniques share: the buffer of Flux's abstract producer (section 3.2).
 
-It holds sequence numbers with their rows, marks that say who has produced or acknowledged them, and a cursor
-for each destination. A number may be acknowledged before its row exists: such a *dangling* number filters the row
-out when it comes, which is how a secondary does not send again what its primary has sent. Marks are kept after
-rows are gone, as ranges, so that a row that is produced once more is recognised.
+It holds numbered rows, marks that say who has produced or acknowledged each number, and a cursor for each
+destination. A number may be acknowledged before its row exists. Such a *dangling* number makes the buffer drop the
+row when it arrives; so a secondary does not repeat what its primary has sent. Marks are kept as ranges after rows
+are dropped, so that a row that is produced again is recognised.
 
-Techniques differ in the *retention rule*, a set of marks: rows that bear all of them go (`del` in the paper).
+Each technique has its own *retention rule*, a set of marks: a row that has all of them is dropped (`del` in the
+paper).
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ from .number_ranges import NumberRanges
 
 class Mark(NamedTuple):
     level: RowStage
-    #: The destination that set it; empty for the producer.
+    #: The destination that acknowledged; empty for the producer.
     destination: str = ""
 
 
 PRODUCED = Mark(RowStage.PRODUCED)
 
 
-#: Marks with the ranges of numbers that bear them.
+#: Each mark, with the ranges of numbers that have it.
 MarkedRanges = tuple[tuple[Mark, tuple[tuple[int, int], ...]], ...]
 
 
 class OutputBuffer:
     """The numbered rows of one stream that somebody may still need, and the marks of all numbers.
 
-    A row goes as soon as it bears every mark of the retention rule. Marks outlive rows, so that rows that are
-    produced again are left out, and what a destination has acknowledged is not sent to it. `HAOutput` calls it.
+    A row is dropped as soon as it has every mark of the retention rule. Marks outlive rows, so that rows that are
+    produced again are ignored, and acknowledged rows are not sent. `HAOutput` calls it.
     """
 
     def __init__(self, retention: frozenset[Mark]) -> None:
         self._retention = retention
         self._marks: dict[Mark, NumberRanges] = {PRODUCED: NumberRanges()}
-        # In order of their numbers; those that went leave gaps.
+        # In the order of their numbers, with gaps where rows were dropped.
         self._batches: list[Batch] = []
         self._firsts: list[int] = []
         self._cursors: dict[str, int] = {}
@@ -52,7 +53,7 @@ class OutputBuffer:
     # -- the producer -------------------------------------------------------------------------------
 
     def put(self, batch: Batch) -> None:
-        """Insert rows and mark them as produced; rows that were produced before are left out."""
+        """Insert rows and mark them as produced. Rows that were produced before are ignored."""
         fresh = [batch.between(*gap) for gap in self._marks[PRODUCED].gaps(batch.first, batch.last)]
         self._marks[PRODUCED].add(batch.first, batch.last)
         for part in fresh:
@@ -63,7 +64,7 @@ class OutputBuffer:
     # -- destinations ----------------------------------------------------------------------------------
 
     def peek(self, destination: str) -> Batch | None:
-        """Return the first rows that `destination` was not sent and has not acknowledged, if there are any."""
+        """Return the first rows that `destination` was not sent and has not acknowledged; None if none."""
         cursor = self._cursors.get(destination, 1)
         if not self._batches or self._batches[-1].last < cursor:
             return None
@@ -77,46 +78,49 @@ class OutputBuffer:
         return None
 
     def advance(self, destination: str, peeked: Batch | None = None) -> None:
-        """Move the cursor of `destination` behind what `peek` returns, or has returned just now."""
+        """Move the cursor of `destination` behind the batch that `peek` returns.
+
+        `peeked`: the batch, if `peek` has just returned it.
+        """
         batch = peeked or self.peek(destination)
         assert batch is not None, "there is nothing to move behind"
         self._cursors[destination] = batch.last + 1
 
     def ack(self, first: int, last: int, mark: Mark) -> None:
-        """Mark the numbers from `first` to `last`, whether their rows exist yet or not."""
+        """Set `mark` on the numbers from `first` to `last`, whether or not their rows exist yet."""
         assert mark != PRODUCED
         self._ranges(mark).add(first, last)
         self._release(first, last)
 
     def ack_all(self, mark: Mark) -> None:
-        """Mark all rows that are in the buffer, as when their destination is dead (Flux 3.3.2)."""
+        """Set `mark` on all rows in the buffer, for a dead destination (Flux 3.3.2)."""
         for batch in self._batches:
             self._ranges(mark).add(batch.first, batch.last)
         self._release_all()
 
     def reset(self, destination: str) -> None:
-        """Put the cursor of `destination` before the first row that it has not acknowledged (Flux 3.4)."""
+        """Move the cursor of `destination` back to the first row that it has not acknowledged (Flux 3.4)."""
         self._cursors.pop(destination, None)
 
     def forget(self, mark: Mark, number: int) -> None:
-        """Take `mark` off all numbers above `number`: whoever had them has lost them."""
+        """Remove `mark` from all numbers above `number`: the destination has lost those rows."""
         self._ranges(mark).remove_above(number)
 
     # -- retention ---------------------------------------------------------------------------------------
 
     def retain_until(self, retention: frozenset[Mark]) -> None:
-        """Change the retention rule: rows that bear all marks of `retention` go."""
+        """Change the retention rule: drop rows that have all marks of `retention`."""
         self._retention = retention
         self._release_all()
 
     @property
     def produced(self) -> int:
-        """The highest number that was produced; 0 before the first."""
+        """The highest produced number; 0 before the first."""
         return self._marks[PRODUCED].highest
 
     @property
     def first_held(self) -> int:
-        """The lowest number whose row is here; the next to be produced if there is none."""
+        """The lowest number whose row is in the buffer, or the next number if the buffer is empty."""
         return self._firsts[0] if self._firsts else self.produced + 1
 
     def reached(self, level: RowStage, destination: str) -> int:
@@ -124,18 +128,18 @@ class OutputBuffer:
         return max(self._ranges(Mark(each, destination)).from_first for each in RowStage if each >= level)
 
     def unreceived_bytes(self, destinations: Iterable[str]) -> int:
-        """Return the bytes from the first row on that some destination has not acknowledged."""
+        """Return the bytes of all rows from the first one that some destination has not acknowledged."""
         first = min(self.reached(RowStage.RECEIVED, each) for each in destinations) + 1
         begin = max(bisect_right(self._firsts, first) - 1, 0)
         return sum(batch.bytes for batch in self._batches[begin:] if batch.last >= first)
 
     def begin_after(self, number: int) -> None:
-        """Go on after a number: the rows up to it were produced elsewhere, and are not to be had here."""
+        """Continue after a number. The rows up to it were produced elsewhere, and are not available here."""
         assert not self.produced, "the buffer is in use"
         self._ranges(PRODUCED).add(1, number)
 
     def dangling(self) -> list[tuple[int, int]]:
-        """Return the numbers that were acknowledged by somebody and not produced yet."""
+        """Return the numbers that somebody acknowledged and that are not produced yet."""
         found = NumberRanges()
         for mark, ranges in self._marks.items():
             if mark != PRODUCED:
@@ -154,7 +158,7 @@ class OutputBuffer:
         return tuple((mark, tuple(ranges.ranges())) for mark, ranges in self._marks.items())
 
     def load(self, marks: MarkedRanges, batches: Iterable[Batch]) -> None:
-        """Take over marks, and those rows that they do not let go."""
+        """Load marks, and the rows that the marks do not let go."""
         assert not self.produced, "the buffer is in use"
         self._marks = {mark: NumberRanges(ranges) for mark, ranges in marks}
         for batch in batches:

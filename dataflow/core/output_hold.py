@@ -1,4 +1,4 @@
-"""A hold on the output of a unit: rows leave once the events that they depend on are kept elsewhere as well."""
+"""A hold on the output of a unit: rows are sent once the events that they depend on are stored elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class OutputHold:
     def __init__(self, outputs: Mapping[str, HAOutput]) -> None:
         self._outputs = outputs
         self._holds = False
-        # The outputs as they were at each event that gave output which is held back.
+        # For each event whose output is held back: the state of the outputs after it.
         self._held: deque[tuple[int, dict[str, tuple[int, bool]]]] = deque()
 
     def begin(self) -> None:
@@ -21,20 +21,20 @@ class OutputHold:
             output.hold()
 
     def note(self, event: int) -> None:
-        """Note what the outputs have after an event."""
+        """Record the state of the outputs after an event."""
         if self._holds:
             outputs = {name: (output.buffer.produced, output.ended) for name, output in self._outputs.items()}
             self._held.append((event, outputs))
 
     def release(self, event: int) -> None:
-        """Let the output of events up to this one leave."""
+        """Release the output of all events up to this one."""
         while self._held and self._held[0][0] <= event:
             _, outputs = self._held.popleft()
             for stream, (number, ended) in outputs.items():
                 self._outputs[stream].release(number, ended)
 
     def end(self) -> None:
-        """Let everything leave, now and later."""
+        """Release everything, now and in future."""
         self._holds = False
         self._held.clear()
         for output in self._outputs.values():

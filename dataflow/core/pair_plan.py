@@ -1,4 +1,4 @@
-"""Places of pairs, and the order in which lost ones are brought back (Flux 5.3, 5.4)."""
+"""Placement of pairs, and the order in which lost halves are restored (Flux 5.3, 5.4)."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PairPlan:
-    """Pairs are placed by *chained declustering*: the first on a node and the one after it, and so on around.
+    """Places pairs by *chained declustering*: the first half on a node, the second on the next node of a circle.
 
-    So a node that dies is half of several pairs, whose other halves are on different nodes.
+    A dead node is then half of several pairs, whose other halves are on different nodes.
     """
 
-    #: The place in the chain of each unit.
+    #: The place of each unit in the chain.
     chain: Mapping[str, int]
-    #: Units by stages, those that feed others first: lost ones are brought back in this order.
+    #: Units by stage, producers first. Lost halves are restored in this order.
     levels: Sequence[Sequence[str]]
-    #: So many nodes run nothing, until something is lost.
+    #: Number of nodes that run nothing until a node is lost.
     standby_nodes: int = 0
-    #: A stage is brought back so long after the loss, and after the stage before it.
+    #: Delay from the loss, or from the previous stage, until a stage is restored.
     wait_s: float = 0.0
 
     def homes(self, unit: str, members: Collection[str]) -> tuple[str, str] | None:
-        """Return the nodes of a unit's pair when a query begins; None if there are less than two."""
+        """Return the nodes of a unit's pair when a query begins; None if there are fewer than two nodes."""
         active = sorted(members)[: max(len(members) - self.standby_nodes, 0)]
         if len(active) < 2:
             return None
@@ -32,17 +32,17 @@ class PairPlan:
 
 
 class CatchUp:
-    """Decides which unit is brought back next: one at a time, bottom up, and each stage when it is due."""
+    """Decides which unit is restored next: one at a time, producers first, each stage when it is due."""
 
     def __init__(self, plan: PairPlan) -> None:
         self._plan = plan
-        # Since when each unit that has no other half is alone.
+        # For each unit without a second half: since when.
         self._alone: dict[str, float] = {}
         self._level: int | None = None
         self._level_begun_s = 0.0
 
     def next(self, now_s: float, alone: Collection[str], *, busy: bool) -> str | None:
-        """Return a unit to bring back now, of those that are `alone`; none while one is under way (`busy`)."""
+        """Return a unit of `alone` to restore now; None if no unit is due, or while one is under way (`busy`)."""
         self._alone = {unit: self._alone.get(unit, now_s) for unit in alone}
         if busy:
             return None

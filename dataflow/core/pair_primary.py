@@ -1,10 +1,10 @@
 """The primary's half of a pair: what its standby is sent, and what waits for the standby's answer.
 
-- *Copies* of the unit's state in pieces: all pages first, then, for a passive standby, those that changed. A copy
-  is captured between two batches and sent while the unit goes on, so that the primary never stops (HA 5.1).
+- *Copies* of the unit's state in pieces: first all pages, then, for a passive standby, the changed pages. A copy
+  is captured between two batches and sent while the unit continues, so that the primary never stops (HA 5.1).
 - *Events* of a unit that is not deterministic. Output that depends on them is held back until the standby has
   them.
-- How far consumers have the output, so that an active standby drops it (HA 5.3).
+- The rows of the output that consumers have, so that an active standby drops them (HA 5.3).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from .messages import (
 from .query_recovery import UnitRecovery
 from .unit import HAUnit
 
-# Copies are sent in pieces, so many of which may be on their way.
+# Size of a piece of a copy, and the maximum number of pieces in transit.
 dataflow_copy_piece_bytes: Final = 1 * MIB
 dataflow_copy_pieces_max: Final = 4
-# A passive standby's copy is renewed, without any new row, when so many events were recorded.
+# Number of recorded events after which a passive standby gets a new copy, even without new rows.
 dataflow_determinants_max: Final = 256
 
 
@@ -46,7 +46,7 @@ _PIECE = dataflow_copy_piece_bytes
 
 @dataclass
 class _Copy:
-    """A copy on its way, as the unit was when it was captured."""
+    """A copy in transit, and the state of the unit when it was captured."""
 
     number: int
     base: int
@@ -61,10 +61,10 @@ class _Copy:
 
 
 class PrimaryHalf:
-    """What the primary of one unit owes to its standby: copies of the state, events, and what to trim.
+    """Sends a standby what it needs from the primary: copies of the state, events, and trims.
 
-    At most one copy is under way. Once events are sent, output that depends on an event leaves only when the
-    standby has that event. After a broken connection the next copy, if one is needed, is a whole one. `Pairs`
+    At most one copy is under way. Once events are sent, output that depends on an event is sent only when the
+    standby has that event. After a broken connection, the next copy (if one is needed) is a full copy. `Pairs`
     makes one for each unit that runs here and has a standby, and passes it answers and the time.
     """
 
@@ -79,19 +79,20 @@ class PrimaryHalf:
         self._interval_s = technique.interval_s
         self._fresh = standby.fresh
         self._told_ready = False
-        #: True once an active standby gets what the unit gets.
+        #: True once an active standby receives the same rows as the unit.
         self.in_step = standby.fresh and self._active
         self._copy: _Copy | None = None
-        # The last copy that the standby has; 0 before the first, and when it is not known what it has.
+        # The last copy that the standby has. 0 before the first copy, and if it is unknown.
         self._base = 0
         self._due_s = 0.0
-        # The last copy that was captured: what the inputs had come to, and the event.
+        # The last captured copy: the positions of the inputs, and the event.
         self._captured: tuple[object, int] = (_progress(unit) if standby.fresh else None, unit.event)
-        # Positions beyond which nothing is acknowledged while an active standby is not in step.
+        # While an active standby is not in step: positions beyond which nothing is acknowledged.
         self._frozen: Mapping[str, Position] | None = None
         self._records = records
         self._log: EventLog | None = None
-        # Events are sent once the standby could use them; which were, and which it has.
+        # True once the standby can use events. Then the last event that was sent, and the last that the standby
+        # has.
         self._sends_events = False
         self._sent = self._acked = unit.event
         self._trimmed: dict[str, int] = {}
@@ -103,12 +104,13 @@ class PrimaryHalf:
     # -- time ---------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float) -> Iterator[Effect]:
-        """Begin a copy if it is time for one, and say what consumers have."""
+        """Begin a copy if one is due, and tell the standby which rows consumers have."""
         if self._wants_copy(now_s):
             self._due_s = now_s + self._interval_s
             yield self._capture()
         if self._symmetric:
-            # Consumers tell both what they have, and the controller tells all that there are two again.
+            # Consumers acknowledge to both halves, so there is nothing to trim. The controller announces the new
+            # half.
             if self.in_step and not self.announced:
                 in_step = StandbyInStep(self.unit.name, self.incarnation, self._base)
                 yield SendMessage(CONTROLLER, in_step)
@@ -116,7 +118,7 @@ class PrimaryHalf:
             yield from self._trims()
 
     def send_events(self) -> Iterator[Effect]:
-        """Send what has happened since; output that depends on it leaves when the standby has it."""
+        """Send new events. Output that depends on them is sent once the standby has them."""
         if self._log is None or not self._sends_events:
             return
         while self._sent < self._log.last:
@@ -125,7 +127,7 @@ class PrimaryHalf:
             self._sent += len(events)
 
     def acknowledged(self) -> Mapping[str, Position] | None:
-        """Return the positions up to which producers need keep nothing for the unit; None: the standby says."""
+        """Return the positions up to which producers may drop rows for the unit. None: the standby decides."""
         if self._active:
             return self.unit.positions if self.in_step or self._frozen is None else self._frozen
         return None if self._fresh or self._frozen is not None else self.unit.positions
@@ -155,7 +157,7 @@ class PrimaryHalf:
             self._base, self._copy = copy.number, None
             if self._records and not self._sends_events:
                 self._begin_events()
-                # Even without events: it tells the standby that it may take over.
+                # Send a message even without events: it tells the standby that it may take over.
                 if self._log is not None and self._sent == self._log.last:
                     yield self._to_standby(Determinants(self.unit.name, self.incarnation, self._sent + 1, ()))
                 yield from self.send_events()
@@ -176,11 +178,11 @@ class PrimaryHalf:
             yield SendMessage(CONTROLLER, StandbyReady(self.unit.name, self.incarnation))
 
     def standby_in_step(self, number: int) -> None:
-        """Learn that the standby runs, with copy `number`; an earlier one is of no use any more."""
+        """Note that the standby runs since copy `number`. Ignored if that is not its last copy."""
         self.in_step = self.in_step or (number == self._base and self._base > 0)
 
     def disconnected(self) -> None:
-        """Learn that what was on its way to the standby may be lost."""
+        """Note that messages to the standby may be lost."""
         self._restart()
         self._sent = self._acked
         self._trimmed.clear()
@@ -188,7 +190,7 @@ class PrimaryHalf:
     # -- inside ---------------------------------------------------------------------------------------------
 
     def _restart(self) -> None:
-        """Begin with a whole copy when the next one is due."""
+        """Make the next copy a full one."""
         self._copy, self._base = None, 0
         self._captured = (None, self.unit.event)
 
@@ -248,5 +250,5 @@ class PrimaryHalf:
 
 
 def _progress(unit: HAUnit) -> dict[str, tuple[Position, bool]]:
-    """Return the position of each input, and whether it has ended."""
+    """Return the position of each input, and whether the input has ended."""
     return {stream: (each.processed, each.ended) for stream, each in unit.inputs.items()}

@@ -1,13 +1,14 @@
-"""Reading from a pair: which replica of a producer an input reads, and whom it tells what it has (Flux 5).
+"""Reading from a pair: which replica of a producer an input reads, and whom it acknowledges to (Flux 5).
 
-Both replicas of a producer make the same rows under the same numbers. In the normal case a consumer in slot 0
-reads from slot 0 and acknowledges to slot 1, and the other way round: so each row that is on its way to one
-consumer waits in the buffer of the other producer, which drops it when it has come.
+Both replicas of a producer make the same rows with the same numbers. Normally a consumer in slot 0 reads from slot
+0 and acknowledges to slot 1, and vice versa. So a row in transit to one consumer also waits in the buffer of the
+other producer, which drops it once it has arrived.
 
-- A replica that is gone, or whose connection broke, is left for the other one (`reverse` in the paper): that has
-  what was on the way, and leaves out what was acknowledged.
-- When the slot's own replica is there again, the other is asked to *pause*. Its answer comes behind all rows that
-  it has sent; then the own one is asked for those after them. So nothing that is on the way is thrown away.
+- If a replica is gone, or its connection broke, the consumer switches to the other one (`reverse` in the paper).
+  That one has the rows that were in transit, and leaves out those that were acknowledged.
+- When the slot's own replica is back, the consumer asks the other one to *pause*. The answer comes after all rows
+  that it has sent. Then the consumer asks its own replica for the rows after them. So no row in transit is thrown
+  away.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class PairReplica(NamedTuple):
 
 
 def replicas_of(where: UnitPlacement | None) -> list[PairReplica]:
-    """Return the replicas of a unit that there are."""
+    """Return the existing replicas of a unit."""
     if where is None or where.node is None:
         return []
     found = [PairReplica(where.slot, where.node, where.incarnation, in_step=True)]
@@ -47,11 +48,11 @@ class PairReading:
         self._reads: PairReplica | None = None
         self._since_s = 0.0
         self._pausing = False
-        # The replica that had dropped rows which are wanted here.
+        # The replica that had dropped rows that this input needs.
         self._lacking: int | None = None
 
     def subscribe(self, now_s: float, where: UnitPlacement | None, retry_s: float) -> Iterator[Effect]:
-        """Ask a replica for rows where none was asked, and turn back to the slot's own when it is there."""
+        """Request rows from a replica if none was asked, and return to the slot's own replica when it is back."""
         replicas = [each for each in replicas_of(where) if each.in_step]
         if not replicas:
             return
@@ -68,7 +69,7 @@ class PairReading:
             yield SendMessage(self._reads.node, wanted)
 
     def subscribed(self, now_s: float, message: Subscribed, where: UnitPlacement | None) -> None:
-        """Learn where rows begin. If some are gone that the other replica may have, turn to that one."""
+        """Note where rows begin. If some are gone that the other replica may have, switch to that replica."""
         if message.subscription != self._source.subscription:
             return
         others = [each for each in replicas_of(where) if each.in_step and each != self._reads]
@@ -80,12 +81,12 @@ class PairReading:
         self._source.subscribed(message)
 
     def paused(self, message: Paused) -> None:
-        """Learn that all rows are here which the replica has sent."""
+        """Note that all rows that the replica has sent are here."""
         if self._pausing and message.subscription == self._source.subscription:
             self._forget()
 
     def disconnected(self, now_s: float, node: str, where: UnitPlacement | None) -> None:
-        """Learn that a connection broke: rows may be lost that were on their way."""
+        """Note that a connection broke, and rows in transit may be lost."""
         if self._reads is None or self._reads.node != node:
             return
         before = self._reads
@@ -96,13 +97,13 @@ class PairReading:
 
     @property
     def node(self) -> str | None:
-        """The node that is read from."""
+        """The node that this input reads from."""
         return None if self._reads is None else self._reads.node
 
     def acknowledge(self, where: UnitPlacement | None, ack: Ack, *, is_told_by_sending: bool) -> Iterator[Effect]:
-        """Tell those replicas how far rows have come that do not know it from sending them.
+        """Acknowledge rows to all replicas, except the slot's own if sending the rows was enough.
 
-        `is_told_by_sending`: it is enough for the consumer to have a row in memory.
+        `is_told_by_sending`: True if it is enough for the consumer to have a row in memory.
         """
         replicas = replicas_of(where)
         reads_own = self._reads is not None and self._reads.slot == self._slot and self._source.reads

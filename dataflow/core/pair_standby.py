@@ -11,31 +11,31 @@ from .determinants import EventLog
 from .effects import Effect, KeepCopy, SendMessage
 from .messages import CopyHeld, CopyPiece, Determinants, DeterminantsHeld, UnitPlacement
 
-# Requests for rows of a standby that began with one copy.
+# Maximum number of requests for rows of a standby that began with one copy.
 dataflow_attempts_per_copy_max: Final = 1_000_000
 
 
 class StandbyHalf:
     def __init__(self, unit: str, where: UnitPlacement, *, records: bool) -> None:
-        """`records`: the unit's events are recorded."""
+        """Create the half. `records` is True if the unit's events are recorded."""
         assert where.standby is not None
         self._unit = unit
         self.incarnation = where.standby.incarnation
         #: The node and the incarnation of the unit's primary.
         self.node, self.primary = where.node, where.incarnation
-        #: Events after those that the copy covers, or that this node has repeated.
+        #: Events that the copy does not cover and this node has not repeated yet.
         self.log = EventLog()
         self._pieces: list[bytes] = []
-        # The copy that is here, and the one that comes.
+        # The number of the copy that is here, and of the copy that is arriving.
         self.number = self._coming = 0
         self._positions: Mapping[str, Position] = {}
-        # False while the copy is of no use without the events that come right after it.
+        # False while the copy is useless because the events that follow it are missing.
         self._has_events = where.standby.fresh or not records
         self._records = records
         self._fresh = where.standby.fresh
 
     def begin_anew(self) -> None:
-        """Forget the copy that is here: the primary sends another one from the beginning."""
+        """Forget the copy: the primary sends a full one."""
         self.number, self._has_events, self.log = 0, False, EventLog()
 
     @property
@@ -44,17 +44,17 @@ class StandbyHalf:
 
     @property
     def usable(self) -> bool:
-        """Return whether it can take over."""
+        """True if the standby can take over."""
         return self._has_events and (self._fresh or self.has_copy)
 
     @property
     def attempts(self) -> int:
-        """As many requests for rows as a unit can have made here before it began with this copy."""
+        """The maximum number of requests for rows of units that ran here before one begins with this copy."""
         return self.number * dataflow_attempts_per_copy_max
 
     @property
     def covered(self) -> Mapping[str, Position]:
-        """The positions up to which nobody has to keep rows for the unit."""
+        """The positions up to which producers may drop rows for the unit."""
         return self._positions if self.usable else {}
 
     def piece(self, node: str, message: CopyPiece) -> Iterator[Effect]:

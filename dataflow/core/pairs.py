@@ -1,7 +1,7 @@
-"""Pairs of units of which one half is on this node (HA 5.1 and 5.3, Flux 3).
+"""Pairs of units with one half on this node (HA 5.1 and 5.3, Flux 3).
 
-A unit has its primary on one node and its standby on another. The controller says which is which; a standby that
-takes over keeps its incarnation, and what its primary says later is not listened to.
+A unit has its primary on one node and its standby on another. The controller decides which is which. A standby
+that takes over keeps its incarnation, and later messages of its primary are ignored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .pair_standby import StandbyHalf
 from .query_recovery import QueryRecovery
 from .unit import HAUnit
 
-# Messages for standbys of which a node has not been told yet.
+# Maximum number of kept messages for standbys that the node does not know yet.
 dataflow_early_messages_max: Final = 4096
 
 
@@ -40,25 +40,25 @@ ToStandby = CopyPiece | Determinants | TrimOutput
 class Pairs:
     """The halves of pairs on one node: units that have a standby, and standbys of units elsewhere.
 
-    A message that names another incarnation of a standby is ignored; one for a standby that this node has not been
-    told of yet is kept, up to a limit. `NodeCore` passes it placements, messages and the time, and performs the
-    effects that it yields.
+    A message for another incarnation of a standby is ignored. A message for a standby that this node does not know
+    yet is kept, up to a limit. `NodeCore` passes it placements, messages and the time, and performs the effects
+    that it yields.
     """
 
     def __init__(self, recovery: QueryRecovery) -> None:
         self._recovery = recovery
         self._primaries: dict[str, PrimaryHalf] = {}
         self._standbys: dict[str, StandbyHalf] = {}
-        # Active standbys that run here and have told their primary so.
+        # Active standbys that run here and have told their primary that they receive all rows.
         self._in_step: set[str] = set()
-        # Messages to standbys that this node has not been told of yet.
+        # Messages to standbys that this node does not know yet.
         self._early: list[tuple[str, ToStandby]] = []
         self._acknowledged_s: dict[str, float] = {}
 
     # -- placements ------------------------------------------------------------------------------------------
 
     def stand_by(self, name: str, where: UnitPlacement) -> Iterator[Effect]:
-        """Learn that a unit's standby is here."""
+        """Note that a unit's standby is here."""
         standby = where.standby
         assert standby is not None
         known = self._standbys.get(name)
@@ -71,12 +71,12 @@ class Pairs:
                 yield from self._to_standby(node, message, None)
 
     def take_over(self, name: str) -> StandbyHalf | None:
-        """Learn that the standby is the unit now, and return what it has."""
+        """Remove a standby that becomes the unit, and return what it holds."""
         self._in_step.discard(name)
         return self._standbys.pop(name, None)
 
     def lead(self, unit: HAUnit, where: UnitPlacement) -> None:
-        """Learn which standby a unit that runs here has, if any."""
+        """Note which standby, if any, a unit that runs here has."""
         known = self._primaries.get(unit.name)
         standby = where.standby
         if known is not None and (standby is None or known.incarnation != standby.incarnation):
@@ -89,26 +89,26 @@ class Pairs:
             self._primaries[unit.name] = PrimaryHalf(unit, standby, self._recovery.of(unit.name))
 
     def drop(self, name: str) -> Iterator[Effect]:
-        """Learn that neither half of a unit is here."""
+        """Note that neither half of a unit is here."""
         self._primaries.pop(name, None)
         self._in_step.discard(name)
         if self._standbys.pop(name, None) is not None:
             yield DropCopy(name)
 
     def forget(self, name: str) -> None:
-        """Learn that a unit runs here no longer."""
+        """Note that a unit no longer runs here."""
         self._primaries.pop(name, None)
         self._in_step.discard(name)
 
     def records(self, name: str) -> bool:
-        """Return whether a unit's standby does what its primary recorded."""
+        """Return True if a unit's standby repeats the events that its primary recorded."""
         return self._recovery.of(name).records_events
 
     def _both_read(self, name: str) -> bool:
         return self._recovery.technique_of(name).replicas.both_read
 
     def _is_due(self, now_s: float, name: str) -> bool:
-        """Return whether it is time for an acknowledgement of a unit, or of its standby."""
+        """Return True if an acknowledgement of a unit, or of its standby, is due."""
         due = now_s >= self._acknowledged_s.get(name, 0.0)
         if due:
             self._acknowledged_s[name] = now_s + self._recovery.technique_of(name).interval_s
@@ -120,7 +120,7 @@ class Pairs:
     # -- messages ---------------------------------------------------------------------------------------------
 
     def received(self, node: str, message: PairMessage, unit: HAUnit | None) -> Iterator[Effect]:
-        """`unit` is the one that the message is about, if it runs here."""
+        """Process a message. `unit` is the one that the message is about, if it runs here."""
         match message:
             case CopyPiece() | Determinants() | TrimOutput():
                 yield from self._to_standby(node, message, unit)
@@ -170,7 +170,7 @@ class Pairs:
     # -- time -------------------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, unit: HAUnit) -> Iterator[Effect]:
-        """Do what is to be done for a unit that runs here, from time to time."""
+        """Do the periodic work for a unit that runs here."""
         half = self._primaries.get(unit.name)
         if half is not None:
             yield from half.tick(now_s)
@@ -184,7 +184,7 @@ class Pairs:
                 yield SendMessage(standby.node, told)
 
     def acknowledged(self, now_s: float, unit: HAUnit) -> tuple[RowStage, Mapping[str, Position]] | None:
-        """Return what a unit that runs here acknowledges now, and as what."""
+        """Return the positions that a unit that runs here acknowledges now, and the stage of these rows."""
         if not self._is_due(now_s, unit.name):
             return None
         half = self._primaries.get(unit.name)
@@ -194,7 +194,7 @@ class Pairs:
         return RowStage.RECEIVED if self._both_read(unit.name) else RowStage.SAFE, positions
 
     def begins_anew(self, message: PairMessage) -> bool:
-        """Return whether an active standby that has a copy is sent another one, and is to begin with that."""
+        """Return True if an active standby that has a copy is sent another one, and must begin with that."""
         half = self._standbys.get(message.unit)
         if half is None or not self._both_read(message.unit) or not isinstance(message, CopyPiece):
             return False
@@ -205,7 +205,7 @@ class Pairs:
         return anew
 
     def covered(self, now_s: float) -> Iterator[Ack]:
-        """Yield what passive standbys acknowledge for their primaries."""
+        """Yield the acknowledgements that passive standbys send for their primaries."""
         for name, half in self._standbys.items():
             if not self._both_read(name) and self._is_due(now_s, name):
                 for stream, position in half.covered.items():

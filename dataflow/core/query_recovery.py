@@ -1,6 +1,7 @@
-"""The techniques of a query's units, as the cores ask for them: what one unit keeps, and what its neighbours want.
+"""The techniques of a query's units, applied: what one unit keeps, and what its neighbours need.
 
-A technique is a value for any unit. Here it meets the operators of a unit, and the techniques of the units around.
+A technique is a value that fits any unit. This module combines it with the operators of a unit and the techniques
+of neighbouring units.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from .replicas import both, unit_of
 
 @dataclass(frozen=True)
 class RecoveryPlan:
-    """Everything that the controller has to know of the techniques of a network's units."""
+    """Everything that the controller needs to know about the techniques of a network's units."""
 
-    #: Units that have a second node. Others run on one node.
+    #: Units that have a second node. All others run on one node.
     replicas: Mapping[str, Replicas] = field(default_factory=dict)
-    #: How pairs of equals are placed and brought back; None: there are none.
+    #: How pairs of equals are placed and restored; None if there are none.
     pairs: PairPlan | None = None
     #: Units whose history the controller keeps.
     with_history: Collection[str] = ()
@@ -32,17 +33,18 @@ class RecoveryPlan:
 
 @dataclass(frozen=True)
 class UnitRecovery:
-    """The technique of one unit, with what it means for the unit's operators."""
+    """The technique of one unit, and its consequences for the unit's operators."""
 
     technique: Technique
-    #: The controller keeps the unit's events, for whatever node repeats them (HA 6).
+    #: The controller keeps the unit's events, so that any node can repeat them (HA 6).
     keeps_events: bool = False
-    #: The controller keeps phases of the unit's operators, which then begin with them.
+    #: The controller keeps the phases of the unit's operators, for them to begin with.
     keeps_phases: bool = False
     #: The unit records its events for its standby (HA 6).
     records_events: bool = False
     numbers_anew: bool = False
-    #: A program that resumes the query numbers anew: what the rows depended on is gone with the program before.
+    #: The output gets a new numbering when a program resumes the query, because the random choices that it depends
+    #: on died with the previous program.
     numbers_anew_when_resumed: bool = False
 
     @property
@@ -61,12 +63,12 @@ class UnitRecovery:
 class QueryRecovery:
     """How each unit of a network is recovered: by its own technique, or by that of the query.
 
-    A producer keeps a row for each consumer until the consumer's technique lets it go; for a sink, its own
-    technique says so. So units with different techniques are to each other what sources and sinks are.
+    A producer keeps a row for a consumer until the consumer's technique lets it go. For a sink, the producer's own
+    technique decides. So a unit with another technique acts like a source or a sink.
     """
 
     def __init__(self, network: Network, technique: Technique) -> None:
-        """`technique`: of the units that have none of their own."""
+        """`technique`: for the units that have none of their own."""
         self.network = network
         self.technique = technique
         self._units: dict[str, UnitRecovery] = {}
@@ -82,7 +84,7 @@ class QueryRecovery:
 
     @property
     def techniques(self) -> tuple[Technique, ...]:
-        """The techniques of all units, each once."""
+        """The distinct techniques of all units."""
         found: list[Technique] = []
         for unit in self._units.values():
             if unit.technique not in found:
@@ -91,7 +93,7 @@ class QueryRecovery:
 
     @property
     def name(self) -> str:
-        """The name of the technique, and of those of units that have others."""
+        """The name of the technique, followed by those of units that use others."""
         others = {
             unit: each.technique.name
             for unit, each in self._units.items()
@@ -100,18 +102,21 @@ class QueryRecovery:
         return ", ".join((self.technique.name, *(f"{unit}: {name}" for unit, name in others.items())))
 
     def producer_of(self, stream: str) -> UnitRecovery | None:
-        """Return how the unit that makes a stream is recovered; None for a source."""
+        """Return the recovery of the unit that makes a stream; None for a source."""
         return self._units.get(self.network.producer(stream))
 
     def has_equals(self, stream: str) -> bool:
-        """Return whether a stream can be read from two nodes."""
+        """Return True if a stream can be read from two equal nodes."""
         producer = self.producer_of(stream)
         return producer is not None and producer.technique.replicas is Replicas.EQUALS
 
     # -- outputs -----------------------------------------------------------------------------------------------
 
     def destinations(self, stream: str) -> dict[str, RowStage]:
-        """Return the consumers of a stream, both of those that read it twice, and the stage that each wants."""
+        """Return the consumers of a stream, with the stage that each one wants.
+
+        If both replicas of a unit read the stream, both are included.
+        """
         known = self._destinations.get(stream)
         if known is None:
             consumers = self.network.consumers[stream]
@@ -121,16 +126,16 @@ class QueryRecovery:
         return known
 
     def reads_twice(self, consumers: Iterable[str]) -> bool:
-        """Return whether some of an output's destinations are replicas, which may be away for good."""
+        """Return True if some of these consumers are replicas, which can be away forever."""
         return any(self._reads_twice(unit_of(each)) for each in consumers)
 
     def is_equal(self, consumer: str) -> bool:
-        """Return whether a destination is one of a pair of equals."""
+        """Return True if a destination is one of a pair of equals."""
         unit = self._units.get(unit_of(consumer))
         return unit is not None and unit.technique.replicas is Replicas.EQUALS
 
     def retains_for_states(self, stream: str) -> bool:
-        """Return whether consumers' states depend on rows of a stream, which does not hold the producer up."""
+        """Return True if consumers' states depend on rows of a stream. Such rows do not block the producer."""
         return any(self._reader(stream, each).causes is not None for each in self.network.consumers[stream])
 
     def _reads_twice(self, consumer: str) -> bool:
@@ -138,7 +143,7 @@ class QueryRecovery:
         return unit is not None and unit.technique.replicas.both_read
 
     def _reader(self, stream: str, consumer: str) -> Technique:
-        """Return the technique of a consumer; of a sink, that of the unit before it."""
+        """Return the technique of a consumer. For a sink, return that of the unit before it."""
         unit = self._units.get(unit_of(consumer)) or self.producer_of(stream)
         return self.technique if unit is None else unit.technique
 
@@ -168,10 +173,10 @@ class QueryRecovery:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _resolved(self, plan: UnitPlan) -> UnitRecovery:
-        """Return what a technique means for a unit. Units that feed it come first."""
+        """Resolve the technique of a unit. The units that feed it must be resolved first."""
         network = self.network
         technique = network.techniques.get(plan.name, self.technique)
-        # Rows that come again under other numbers cannot be told apart from others, nor can what is made of them.
+        # Rows that come again with new numbers cannot be told from others. The same holds for their results.
         feeders = (self._units.get(network.producer(stream)) for stream in plan.inputs)
         is_fed_anew = any(feeder is not None and feeder.numbers_anew for feeder in feeders)
         arbitrary = plan.operator_class is OperatorClass.ARBITRARY

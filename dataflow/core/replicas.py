@@ -1,7 +1,7 @@
-"""Names of a unit's two replicas as consumers, and which of them producers have to keep rows for.
+"""Names of a unit's two replicas as consumers, and which of them producers keep rows for.
 
-A pair has two *slots*. Each start of a replica takes one of them, whatever its role is then; so the replica that
-takes over stays the consumer that it was, and its producers notice nothing.
+A pair has two *slots*. Each start of a replica takes one of them, whatever its role is. A replica that takes over
+thus stays the same consumer, and its producers notice nothing.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ _SECOND = "replica 2 of "
 
 
 def replica(unit: str, slot: int) -> str:
-    """Return the name under which a replica reads streams; of the first slot, the unit's own."""
+    """Return the name under which a replica reads streams. In the first slot, this is the unit's name."""
     return f"{_SECOND}{unit}" if slot else unit
 
 
 def slot_of(consumer: str) -> int:
-    """Return the slot of a consumer that `replica` named; of another one, as a sink, the first."""
+    """Return the slot of a consumer named by `replica`; 0 for any other consumer, such as a sink."""
     return int(consumer.startswith(_SECOND))
 
 
 def unit_of(consumer: str) -> str:
-    """Return the unit of a consumer that `replica` named; another consumer's name as it is."""
+    """Return the unit of a consumer named by `replica`; the unchanged name of any other consumer."""
     return consumer.removeprefix(_SECOND)
 
 
 def both(consumers: Iterable[str], units: Iterable[str]) -> tuple[str, ...]:
-    """Return the consumers, of `units` both replicas."""
+    """Return the consumers, with both replicas for those in `units`."""
     paired = set(units)
     return tuple(
         name
@@ -39,7 +39,7 @@ def both(consumers: Iterable[str], units: Iterable[str]) -> tuple[str, ...]:
 
 
 def place_of(consumer: str, placed: Mapping[str, UnitPlacement]) -> tuple[str, int] | None:
-    """Return the node of a consumer, of a unit's replica or a sink, and its incarnation; None if it has none."""
+    """Return the node and the incarnation of a consumer (a replica or a sink); None if it has no node."""
     unit = unit_of(consumer)
     where = placed.get(unit)
     if where is None or where.node is None:
@@ -53,10 +53,10 @@ def place_of(consumer: str, placed: Mapping[str, UnitPlacement]) -> tuple[str, i
 def awaited(
     destinations: Sequence[str], placed: Mapping[str, UnitPlacement], incarnations: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Return the destinations for which rows are kept: all but replicas that are not there now.
+    """Return the destinations for which rows are kept: all except replicas that do not exist now.
 
-    `incarnations` are those of replicas that have asked for rows: one that is later than the placement knows has
-    been placed by a newer placement.
+    `incarnations` are those of replicas that have requested rows. A replica with a later incarnation than the
+    placement knows was placed by a newer placement.
     """
     return tuple(each for each in destinations if _is_awaited(each, placed, incarnations.get(each, 0)))
 

@@ -1,4 +1,4 @@
-"""A point at which a unit can begin empty: where to read from, and from where its output is right again."""
+"""A point at which a unit can begin empty: where it reads from, and from where its output is correct."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from peacefs.dataflow.model.batches import Position
 
 
 class InputPoint(NamedTuple):
-    #: The state that the unit had depends on rows after this one alone: its low watermark.
+    #: The low watermark: the state of the unit depends only on rows after this one.
     begin: Position
-    #: The position of the unit then: the high watermark of its last output row.
+    #: The position of the unit at the point: the high watermark of its last output row.
     upto: Position
-    #: True if it had been told that the input has ended.
+    #: True if the unit knew at the point that the input had ended.
     ended: bool
-    #: True if it had been told so before the rows after `begin` came.
+    #: True if the unit knew of the end before the rows after `begin` arrived.
     began_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RestartPoint:
-    """A unit that begins empty after `begin` and has read up to `upto` has the state that it had then.
+    """A unit that begins empty after `begin` and reads up to `upto` has the state that it had at this point.
 
-    Rows that it makes on the way are those that consumers have, or wrong ones; the next after them has the number
-    after that in `outputs`.
+    Rows that it makes on the way are duplicates or wrong, and are dropped. The first row after them has the number
+    after the one in `outputs`.
     """
 
     inputs: Mapping[str, InputPoint]
     outputs: Mapping[str, int]
-    #: The last event before `begin`, and the last of which rows up to `outputs` came, where events are recorded.
+    #: If events are recorded: the last event before `begin`, and the last event that made rows up to `outputs`.
     begin_event: int = 0
     event: int = 0
 

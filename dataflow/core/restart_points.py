@@ -15,18 +15,18 @@ from .restart_point import RestartPoint
 
 
 class RestartPoints:
-    """Restart points of one unit, numbered from 1. `UnitUpkeep` asks for them."""
+    """Restart points of one unit, numbered from 1. `UnitUpkeep` calls it."""
 
     def __init__(self, causes: UnitCauses, inputs: Mapping[str, HAInput], outputs: Mapping[str, HAOutput]) -> None:
         self._causes, self._inputs, self._outputs = causes, inputs, outputs
-        # Points that the controller was told of, by number, and the phases that changed before each.
+        # Points that were reported to the controller, by number, and the phases that changed before each.
         self._unrecorded: dict[int, tuple[RestartPoint, Mapping[str, Phases]]] = {}
         self._count = 0
 
     def reached(self, level: RowStage, event: int) -> tuple[int, RestartPoint, bytes] | None:
-        """Return the latest point at which the unit could begin, if consumers let it have a new one.
+        """Return the latest point at which the unit could begin, if consumers allow a new one.
 
-        With it come its number, and the phases that have changed since the last point that was recorded.
+        Also returns its number, and the phases that have changed since the last recorded point, packed.
         """
         self._causes.note(self._inputs, self._outputs, event)
         found = self._causes.reached(self._outputs, level)
@@ -40,7 +40,10 @@ class RestartPoints:
         return self._count, found[0], pack(phases)
 
     def recorded(self, number: int) -> Mapping[str, Position]:
-        """Learn that the unit would begin at a point from now on, and return the rows before it, which may go."""
+        """Note that a restarted unit begins at this point, and return the point's positions.
+
+        Rows up to these positions may be dropped.
+        """
         point, _ = self._unrecorded[number]
         self._unrecorded = {other: each for other, each in self._unrecorded.items() if other > number}
         return point.begins

@@ -1,4 +1,4 @@
-"""What a unit processes again in silence: an earlier start of it has sent what comes of that."""
+"""A silent replay: a unit processes input again without output, since an earlier start has sent that output."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .restart_point import InputPoint, RestartPoint
 
 
 class SilentReplay:
-    """Input up to a restart point: by positions, or, where events are recorded, up to an event.
+    """The input up to a restart point, given by positions, or by an event if events are recorded.
 
-    Positions do not say where a unit is if the time matters to it.
+    Positions are not enough if the unit's output depends on the time.
     """
 
     def __init__(self, restart: RestartPoint | None, *, by_events: bool) -> None:
@@ -23,21 +23,21 @@ class SilentReplay:
             self._inputs = dict(restart.inputs)
 
     def goes_on(self, event: int) -> bool:
-        """Return whether a unit that is at an event is still silent."""
+        """Return True if a unit that has come to `event` is still silent."""
         return bool(self._inputs) or event < self._until_event
 
     def upto(self, stream: str) -> int | None:
-        """Return the number of the last row of an input that is processed in silence; None if any may come."""
+        """Return the number of the last row of an input to process in silence; None if there is no limit."""
         point = self._inputs.get(stream)
         return None if point is None else point.upto.number
 
     def lets_end(self, stream: str) -> bool:
-        """Return whether a unit may be told of the end of an input."""
+        """Return True if the unit may be told that an input has ended."""
         point = self._inputs.get(stream)
         return point is None or point.ended
 
     def look(self, inputs: Mapping[str, HAInput]) -> None:
-        """End it once everything was processed that an earlier start had processed."""
+        """End the replay once everything that the earlier start processed has been processed."""
         if all(
             inputs[stream].processed >= point.upto and inputs[stream].ended >= point.ended
             for stream, point in self._inputs.items()

@@ -1,8 +1,8 @@
 """An HA unit: operators between HAInputs and HAOutputs, which are run, checkpointed and recovered together.
 
-Given the same state, its output depends on the sequence of its events alone: rows of an input, the end of an
-input, the time. It takes no rows while an output has no room: so a slow consumer slows its producers down. Where
-these events matter they are recorded, and a standby repeats them in their order (`determinants.py`).
+Given the same state, its output depends only on the sequence of its events: rows of an input, the end of an input,
+the time. It takes no rows while an output has no room, so a slow consumer slows down its producers. If the output
+depends on the order of these events, they are recorded, and a standby repeats them in order (`determinants.py`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from .watermarks import TrimmedOutputs
 class HAUnit:
     """One start of a unit: its inputs, its operators and its outputs.
 
-    It lets one event happen at a time: rows of an input, the end of an input, or the time. Of an event that fails
-    nothing is published. While the unit is `silent` it processes again what an earlier start has processed, and
-    publishes nothing. `NodeCore` makes it, has it process, and captures it for checkpoints and copies.
+    It processes one event at a time: rows of an input, the end of an input, or the time. If an event fails, none
+    of its output is published. While the unit is `silent`, it repeats what an earlier start has processed, and
+    publishes nothing. `NodeCore` makes it, lets it process, and captures it for checkpoints and copies.
     """
 
     def __init__(
@@ -61,22 +61,22 @@ class HAUnit:
         self.wants_time = plan.wants_time
         self._state = state
         self._bounds = bounds
-        # Functions draw from `drawn`, which is seeded for each event.
+        # Functions draw random numbers from `_drawn`, which is seeded for each event.
         self._seeds, self._drawn = start.chance, random.Random(0)
         self._seeded = any(node.specification.wants_chance for node in plan.operators)
         self._journal = state.journal
         records = own.keeps_events
-        # An earlier start has sent what comes of it.
+        # An earlier start has sent the output of this input.
         self._silence = SilentReplay(restart, by_events=records)
         described = state.edges()
         #: The number of the last event.
         self.event: int = 0 if described is None else described.get("event", 0)
         if restart is not None and records:
             self.event = restart.begin_event
-        # The events that are recorded, and those that are to be repeated.
+        # The events that are recorded, and those that are still to be repeated.
         self._record: EventLog | None = None
         self._script: EventLog | None = None
-        #: True for a standby that does what its primary has done, and nothing else.
+        #: True for a standby that only repeats what its primary has done.
         self.follows = False
         edges = None if described is None else read(described)
         #: True if it begins with a checkpoint.
@@ -89,7 +89,7 @@ class HAUnit:
         self.captures = UnitCaptures(incarnation, state, self.inputs, self.outputs, self.event)
         #: Holds output back until the events that it depends on are released.
         self.hold = OutputHold(self.outputs)
-        #: Rows that consumers have from another replica go from here.
+        #: Drops rows that consumers have received from another replica.
         self.trimmed = TrimmedOutputs(
             self.outputs,
             numbered_differently=technique.replicas is Replicas.FOLLOWER and own.lineage(incarnation) > 0,
@@ -118,7 +118,7 @@ class HAUnit:
         if self._journal is not None:
             for stream, source in self.inputs.items():
                 source.cuts = self._journal.cuts(stream)
-        #: The points at which it could begin again, where rows are kept by causes.
+        #: The points at which the unit could begin again, if rows are kept by their causes.
         self.points: RestartPoints | None = None
         if technique.causes is not None:
             causes = self.operators.track_causes(event=self.event, records=records)
@@ -130,7 +130,7 @@ class HAUnit:
         return {stream: each.processed for stream, each in self.inputs.items()}
 
     def step(self) -> bool:
-        """Process the next rows of one input. Return False if there are none, or no room for what they give."""
+        """Process the next rows of one input. Return False if there are none, or no room for the output."""
         if not self.silent and not self._has_room():
             return False
         if self._script is not None:
@@ -156,47 +156,47 @@ class HAUnit:
 
     @property
     def silent(self) -> bool:
-        """True while it processes again what an earlier start has processed, whose output consumers have."""
+        """True while the unit repeats what an earlier start has processed, whose output consumers have."""
         return self._silence.goes_on(self.event)
 
     def process_all(self, events_max: int = sys.maxsize) -> bool:
-        """Process the rows that are there, as long as there is room for what they give.
+        """Process the available rows, as long as there is room for the output.
 
-        Return True if it has stopped at `events_max`, so that there may be more.
+        Return True if it stopped at `events_max`, so that there may be more rows.
         """
         return all(self.step() for _ in range(events_max))
 
     def on_time(self, now_us: int) -> None:
-        """Tell the operators the time, unless there is no room for what they give, or a standby is told later."""
+        """Tell the operators the time. Skipped if there is no room for output, or if a standby is told later."""
         if self._has_room() and not self.follows and not self.repeats:
             self._happen(UnitEvent(EventKind.TIME, "", now_us, self._seed()))
 
-    # -- events, and how others repeat them --------------------------------------------------------------------
+    # -- events, and how other nodes repeat them ------------------------------------------------------------------
 
     def begin_after_event(self, event: int, *, resumed: bool) -> None:
-        """Count events from here on. A program that resumes a query has none of those before."""
+        """Count events from this number. A program that resumes a query has no earlier events."""
         assert resumed or self.event == event, "events are missing"
         self.event = self.captures.event = event
 
     def record(self, log: EventLog | None) -> None:
-        """Record events from now on in `log`, which ends where the unit is; None: record them no longer."""
+        """Record events from now on in `log`, which ends at the present. None stops the recording."""
         assert log is None or log.last == self.event
         self._record = log
 
     def repeat(self, script: EventLog) -> None:
-        """Do what was recorded elsewhere, before anything else; `script` may get longer meanwhile."""
+        """Repeat events that were recorded elsewhere, before anything else. `script` may grow meanwhile."""
         self._script = script
 
     @property
     def repeats(self) -> bool:
-        """True while there are recorded events that it has not repeated."""
+        """True while there are recorded events that the unit has not repeated."""
         return self._script is not None and self.event < self._script.last
 
     def _seed(self) -> int:
         return self._seeds.getrandbits(32) if self._seeded and self._seeds is not None else 0
 
     def _repeat(self, event: UnitEvent) -> bool:
-        """Let an event happen that was recorded; False: the rows that it took are not all here."""
+        """Repeat a recorded event. Return False if some rows of that event have not arrived."""
         source = self.inputs.get(event.stream)
         if source is not None:
             ready = source.next_upto(event.number) is not None if event.kind is EventKind.ROWS else source.at_end()
@@ -243,7 +243,7 @@ class HAUnit:
         self._silence.look(self.inputs)
 
     def _begin_ended(self, stream: str) -> None:
-        """Begin after the end of an input, of which operators were told before their state began."""
+        """Begin after the end of an input. The operators were told about the end before their state began."""
         ended = self.operators.ended()
         for _ in self.operators.end(stream, ended):
             raise AssertionError("an operator without state has put out rows")
@@ -253,7 +253,7 @@ class HAUnit:
 
     @property
     def covered(self) -> Mapping[str, Position]:
-        """Return the position of each input in what is durable: rows up to there are not needed again."""
+        """Return the durable position of each input: producers need not keep the rows up to it."""
         return self.positions if self._journal is None else self._journal.covered
 
     @property
@@ -262,17 +262,17 @@ class HAUnit:
 
     @property
     def caught_up(self) -> bool:
-        """Return whether it has processed all rows that there were when it asked for them."""
+        """Return True if the unit has processed all rows that existed when it first requested them."""
         return all(each.caught_up for each in self.inputs.values())
 
     def capture(self, number: int) -> StateCapture:
-        """Return the unit as it is now: a checkpoint to be written while it goes on."""
+        """Capture the unit as it is now, for a checkpoint to be written while the unit continues."""
         return self.captures.checkpoint(number, self.event)
 
     # -- what leaves -----------------------------------------------------------------------------------------
 
     def _publish(self, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
-        """Put rows into the outputs once all of them are there: of an event that fails nothing is published."""
+        """Put all rows of an event into the outputs at once, so that a failed event publishes nothing."""
         ready = list(made)
         if self.silent or (self._journal is not None and self._journal.replaying):
             return
@@ -289,7 +289,7 @@ class HAUnit:
 def _inputs(
     plan: UnitPlan, technique: Technique, start: UnitStart, edges: UnitEdges | None, credit_bytes: int
 ) -> dict[str, HAInput]:
-    """Make the inputs of a unit, each where the unit begins to read it."""
+    """Make the inputs of a unit, each at the position where the unit begins to read."""
     return {
         stream: HAInput(
             stream,

@@ -26,7 +26,7 @@ class UnitCaptures:
     ) -> None:
         self._incarnation, self._state = incarnation, state
         self._inputs, self._outputs = inputs, outputs
-        #: The event up to which the checkpoint goes that was captured last.
+        #: The last event that the latest captured checkpoint contains.
         self.event = event
         # Bytes of each input that the last checkpoint covers.
         self._bytes: dict[str, int] = {}
@@ -35,16 +35,16 @@ class UnitCaptures:
         self.copying = False
 
     def checkpoint(self, number: int, event: int) -> StateCapture:
-        """Return the unit as it is now: a checkpoint to be written while it goes on."""
+        """Capture the unit as it is now, for a checkpoint to be written while the unit continues."""
         self._bytes = {stream: each.processed_bytes for stream, each in self._inputs.items()}
         self.event = event
         return self._capture(sequence_of((self._incarnation, number)), event)
 
     def copy(self, event: int, *, full: bool, with_rows: bool) -> tuple[int, StateCapture]:
-        """Return the unit as it is now, for its standby, with the number of the copy.
+        """Capture the unit as it is now for its standby, and return the number of the copy and the capture.
 
-        Pages that did not change since the last one are in it only with `full`. `with_rows` puts the rows of
-        outputs into it, for a unit that does not have them in its state.
+        `full`: include pages that did not change since the last copy. `with_rows`: include the rows of outputs,
+        for a unit whose state does not contain them.
         """
         self._copies, self.copying = self._copies + 1, True
         for output in self._outputs.values() if with_rows else ():
@@ -56,7 +56,7 @@ class UnitCaptures:
 
     @property
     def lacking_bytes(self) -> int:
-        """Bytes of the rows that the last checkpoint lacks, of the input that has most of them."""
+        """Bytes of the rows that the last checkpoint lacks, for the input that lacks most."""
         captured = self._bytes
         since = max(each.processed_bytes - captured.get(name, 0) for name, each in self._inputs.items())
         uncovered = self._state.uncovered_rows
@@ -67,7 +67,7 @@ class UnitCaptures:
         return since + processed * uncovered // max(1, rows)
 
     def hurry(self) -> None:
-        """Have the next capture cover what it can."""
+        """Make the next capture cover as much as possible."""
         self._state.hurry()
 
     def _capture(self, sequence: int, event: int, *, full: bool = False) -> StateCapture:

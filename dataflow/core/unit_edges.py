@@ -1,6 +1,6 @@
-"""The edges of a unit as its checkpoints hold them: how far its inputs are, and who has what of its outputs.
+"""The edges of a unit as stored in its checkpoints: positions of inputs, and who has which rows of its outputs.
 
-The rows of outputs are in the state, as those of operators are.
+The rows of outputs are in the state, like those of operators.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def describe(inputs: Mapping[str, HAInput], outputs: Mapping[str, HAOutput]) -> 
 
 
 def read(described: Mapping[str, Any]) -> UnitEdges:
-    """Return the edges that `describe` gave, after they were stored and loaded."""
+    """Return the edges from the result of `describe`, after that was stored and loaded."""
     inputs = {
         name: InputContents(Position(lineage, number), ended)
         for name, (lineage, number, ended) in described["inputs"].items()

@@ -1,7 +1,8 @@
-"""A unit's history, as the controller keeps it: enough for any node to come to the state that the unit had (HA 6).
+"""A unit's history in the controller: enough for any node to restore the state that the unit had (HA 6).
 
-The events since the point or the checkpoint at which the unit begins, and the phases that its operators had there.
-The controller is with the sources, without which no unit can begin, and outlives neighbours that die together.
+It consists of the events since the point or the checkpoint at which the unit begins, and the phases of its
+operators at that point. The controller runs beside the sources, which every unit needs to begin, and it survives
+even if neighbouring nodes die together.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .determinants import EventLog
 from .messages import CheckpointId, EventsHappened, HistoryPart
 
 _PER_PART = dataflow_determinants_per_message_max
-#: Changes of phases are put together when there are more of them than this, as they come so often.
+#: Changes of phases are frequent, so they are merged when there are more than this.
 _CHANGES = 64
 
 
@@ -23,7 +24,7 @@ class UnitHistory:
     def __init__(self) -> None:
         self._log = EventLog()
         self._phases: dict[str, list[Phases]] = {}
-        # The last event of checkpoints that are being recorded.
+        # The last event of each checkpoint that is being recorded.
         self._events: dict[CheckpointId, int] = {}
 
     @property
@@ -35,11 +36,11 @@ class UnitHistory:
         return len(self._log)
 
     def add(self, message: EventsHappened) -> bool:
-        """Keep events. False: some before them are missing."""
+        """Append events. Return False if there is a gap before them."""
         return self._log.add(message.first, message.events)
 
     def begin_after(self, event: int, phases: bytes = b"") -> None:
-        """Let the unit begin after an event, with changes of phases since it began elsewhere."""
+        """Let the unit begin after an event, and add the phases that changed since the last beginning."""
         self._log.drop(event)
         for name, changed in unpack(phases).items():
             changes = self._phases.setdefault(name, [])
@@ -48,18 +49,18 @@ class UnitHistory:
                 self._phases[name] = [_together(changes)]
 
     def captured(self, checkpoint: CheckpointId, event: int) -> None:
-        """Learn the last event of a checkpoint that may be recorded."""
+        """Note the last event of a checkpoint that may be recorded."""
         self._events[checkpoint] = event
 
     def recorded(self, checkpoint: CheckpointId) -> None:
-        """Let the unit begin with a checkpoint."""
+        """Let the unit begin with a checkpoint from now on."""
         event = self._events.get(checkpoint)
         self._events = {other: each for other, each in self._events.items() if other > checkpoint}
         if event is not None:
             self.begin_after(event)
 
     def part(self, unit: str, incarnation: int, number: int) -> HistoryPart | None:
-        """Return a part of what a start of the unit needs; None if there are fewer."""
+        """Return part `number` of what a start of the unit needs; None if there are fewer parts."""
         events = self._log.since(self._log.first - 1)
         parts = max(-(-len(events) // _PER_PART), 1)
         if number >= parts:
@@ -89,18 +90,18 @@ def _together(changes: list[Phases]) -> Phases:
 
 
 class HistoryReader:
-    """Parts of a history as a node gets them, one after the other."""
+    """Assembles a history from its parts, which arrive one after the other."""
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
         self.log = EventLog()
         self.phases: Mapping[str, Phases] = {}
-        #: The part that is to come next.
+        #: The number of the next part.
         self.part = 0
         self.asked_s: float | None = None
 
     def add(self, message: HistoryPart) -> bool:
-        """Take a part if it is the next. Return True if it is the last."""
+        """Add a part if it is the next one. Return True if it is the last."""
         if message.incarnation != self.incarnation or message.part != self.part:
             return False
         if message.part == 0:

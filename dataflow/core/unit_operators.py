@@ -1,4 +1,4 @@
-"""The operators of a unit, and the way of rows through them: what leaves the unit is yielded with its stream."""
+"""The operators of a unit, and the flow of rows through them. Rows that leave the unit are yielded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peacefs.protocol.errors import OperatorFailed
 from .causes import UnitCauses
 from .ha_input import HAInput
 
-#: A batch that leaves the unit, and the stream that it is of.
+#: A batch that leaves the unit, and its stream.
 Made = tuple[str, pa.RecordBatch]
 
 
@@ -35,10 +35,10 @@ class UnitOperators:
         chance: random.Random,
         phases: Mapping[str, Phases],
     ) -> None:
-        """`phases` are those that operators begin with; functions draw from `chance`."""
+        """`phases`: the phases that operators begin with. `chance`: the random numbers for functions."""
         self._plan, self._inputs, self._outputs = plan, inputs, outputs
         self._causes: UnitCauses | None = None
-        #: Rows that each operator was given since the unit began.
+        #: Number of rows that each operator has received since the unit began.
         self.rows: Counter[str] = Counter()
         self._running: dict[str, Operator] = {}
         for node in plan.operators:
@@ -51,18 +51,18 @@ class UnitOperators:
             self._running[name].begin_with(had)
 
     def track_causes(self, *, event: int, records: bool) -> UnitCauses:
-        """Stamp rows from now on with what caused them."""
+        """From now on, stamp rows with their causes."""
         self._causes = UnitCauses(self._plan, self._running, self._inputs, event=event, records=records)
         return self._causes
 
     def push(self, stream: str, rows: pa.RecordBatch, which: str) -> Iterator[Made]:
-        """Give the operators rows of an input."""
+        """Pass rows of an input to the operators."""
         return self._push(stream, rows, which, 0 if self._causes is None else self._causes.stamp)
 
     def end(self, stream: str, ended: set[str]) -> Iterator[Made]:
-        """Tell those that read a stream that it has ended, and so on for those whose last input it was.
+        """Tell the readers of a stream that it has ended, and so on for each reader whose last input this was.
 
-        Streams that end are put into `ended`.
+        Streams that end are added to `ended`.
         """
         ended.add(stream)
         readers = self._plan.readers.get(stream, ())
@@ -75,7 +75,7 @@ class UnitOperators:
             yield from self.end(name, ended)
 
     def ended(self) -> set[str]:
-        """Return the streams that have ended: inputs, and operators all of whose inputs have."""
+        """Return the streams that have ended: inputs, and operators whose inputs have all ended."""
         ended = {stream for stream, source in self._inputs.items() if source.ended}
         for node in self._plan.operators:
             if ended.issuperset(node.inputs):
@@ -92,13 +92,13 @@ class UnitOperators:
 
     @property
     def late_rows(self) -> dict[str, int]:
-        """Return how many rows each operator has left out as late, of those that have left out any."""
+        """Number of late rows that each operator has left out. Operators without late rows are omitted."""
         return {name: operator.late_rows for name, operator in self._running.items() if operator.late_rows}
 
     # -- inside ------------------------------------------------------------------------------------------
 
     def _push(self, stream: str, rows: pa.RecordBatch, which: str, stamp: int) -> Iterator[Made]:
-        """Give rows of a stream to those that read it, and yield what leaves the unit."""
+        """Pass rows of a stream to its readers, and yield the rows that leave the unit."""
         for node, port in self._plan.readers.get(stream, ()):
             operator = self._running[node.name]
             self.rows[node.name] += rows.num_rows
@@ -123,5 +123,5 @@ def _call(operator: str, which: str, call: Callable[[], Iterable[pa.RecordBatch]
         return list(call())
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a user's function raises, sys.exit() too
+    except BaseException as error:  # whatever a user's function raises, even sys.exit()
         raise OperatorFailed(f"operator {operator!r} failed on {which}: {reason_of(error)}") from error

@@ -1,4 +1,4 @@
-"""The producing edge of a stream as techniques want it: for whom rows are kept, how numbered, and where."""
+"""The producing edge of a stream under its technique: for whom rows are kept, how they are numbered, and where."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_output(
     incarnation: int = 0,
     state: UnitState | None = None,
 ) -> HAOutput:
-    """Make the producing edge of a stream, of a unit or a source; in a unit's state, rows can be kept besides."""
+    """Make the producing edge of a stream of a unit or a source. With `state`, rows can also be kept in it."""
     own = None if plan is None else recovery.of(plan.name)
     technique = recovery.technique if own is None else own.technique
     kept = technique.takes_checkpoints or technique.replicas.paired

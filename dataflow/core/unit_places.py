@@ -1,4 +1,4 @@
-"""Places of units and of their standbys: which node each begins on, and who takes over."""
+"""Placement of units and their standbys: which node each one begins on, and who takes over."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .messages import Placement, StandbyPlacement, UnitPlacement
 from .pair_plan import CatchUp
 from .query_recovery import RecoveryPlan
 
-# A query stops when a unit has begun so often, one start after the other, and has never caught up.
+# Maximum number of consecutive starts of a unit that never catches up. Then the query stops.
 dataflow_starts_in_vain_max: Final = 10
 
 
 def is_in_step(standby: StandbyPlacement) -> bool:
-    """Return whether a standby has, or will make, all that its primary has."""
+    """Return True if a standby has, or will make, all rows that its primary has."""
     return standby.fresh or standby.in_step
 
 
 class UnitPlaces:
-    """The placement, and the decisions of which it is made.
+    """The placement, and the decisions that lead to it.
 
-    Each start of a unit has a higher incarnation than the ones before. The primary and the standby of a unit are
-    never on one node. `ControllerCore` says what has happened, and announces what follows.
+    Each start of a unit has a higher incarnation than all before it. The primary and the standby of a unit are
+    never on the same node. `ControllerCore` reports events to it, and announces the resulting placement.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class UnitPlaces:
         self._catch_up = None if plan.pairs is None else CatchUp(plan.pairs)
         free = {unit: UnitPlacement(None, starts_before, resumed.get(unit)) for unit in units}
         self.placement = Placement(1, {**free, **edge})
-        # Bytes of each unit's checkpoint that nodes have nearby.
+        # Bytes of each unit's checkpoint that each node has nearby.
         self._holders: dict[str, Mapping[str, int]] = {}
-        # Starts of each unit since it had caught up.
+        # Number of starts of each unit since it last caught up.
         self._starts: Counter[str] = Counter()
 
     def __getitem__(self, unit: str) -> UnitPlacement:
@@ -59,7 +59,7 @@ class UnitPlaces:
 
     @property
     def lost(self) -> list[str]:
-        """The units that have lost both of their nodes, and their state with them."""
+        """The units that have lost both of their nodes, and with them their state."""
         return [unit for unit in self.free if unit in self._replicas and self[unit].starts]
 
     def is_equal(self, unit: str) -> bool:
@@ -68,23 +68,26 @@ class UnitPlaces:
     # -- changes ---------------------------------------------------------------------------------------------
 
     def change(self, unit: str, where: UnitPlacement) -> None:
-        """Change a unit's place, which others have to be told of."""
+        """Change a unit's place, and announce the change."""
         units = {**self.placement.units, unit: where}
         self.placement = Placement(self.placement.version + 1, units, self._members.addresses)
 
     def note(self, unit: str, where: UnitPlacement) -> None:
-        """Change what is known of a unit, which nobody has to be told of."""
+        """Change what is known of a unit without an announcement."""
         self.placement = replace(self.placement, units={**self.placement.units, unit: where})
 
     def replicas_at(self, unit: str, nodes: Mapping[str, int]) -> None:
-        """Learn how many bytes of a unit's checkpoint each node has nearby: it is recovered where most are."""
+        """Note how many bytes of a unit's checkpoint each node has nearby.
+
+        The unit is recovered where most of them are.
+        """
         self._holders[unit] = dict(nodes)
 
     def caught_up(self, unit: str) -> None:
         self._starts[unit] = 0
 
     def lose(self, node: str) -> None:
-        """Learn that a node is gone: standbys take over what it ran."""
+        """Note that a node is lost, and let standbys take over its units."""
         for unit in self._units:
             where = self[unit]
             standby = where.standby
@@ -96,7 +99,7 @@ class UnitPlaces:
                 self.change(unit, replace(where, standby=None))
 
     def take_over(self, unit: str) -> None:
-        """Let the standby of a unit be the unit."""
+        """Let the standby of a unit take over."""
         where = self[unit]
         standby = where.standby
         assert standby is not None
@@ -117,7 +120,7 @@ class UnitPlaces:
     # -- decisions -------------------------------------------------------------------------------------------
 
     def begin(self, free: Collection[str]) -> str | None:
-        """Place units that run nowhere. Return one that has begun too often, if there is one."""
+        """Place units that run nowhere. Return a unit that has begun too often; None if there is none."""
         for unit in free:
             self._starts[unit] += 1
             if self._starts[unit] > dataflow_starts_in_vain_max:
@@ -132,7 +135,10 @@ class UnitPlaces:
         return None
 
     def give_standbys(self, fresh: Collection[str]) -> None:
-        """Give each unit a standby on another node, if there is one. Those of `fresh` units begin with them."""
+        """Give each unit a standby on another node, if there is one.
+
+        Standbys of `fresh` units begin together with the unit.
+        """
         for unit in self._replicas:
             where = self[unit]
             if where.node is None or where.standby is not None or not self._has_other(where.node):
@@ -143,7 +149,7 @@ class UnitPlaces:
                 self._give_standby(unit, homes[1], fresh=True)
 
     def bring_back(self, now_s: float) -> None:
-        """Give the pair of equals whose turn it is another half, on a node that runs little."""
+        """Restore the pair of equals whose turn it is, on the node that runs least."""
         if self._catch_up is None:
             return
         placed = {unit: self[unit] for unit in self._units if self.is_equal(unit)}
@@ -165,7 +171,7 @@ class UnitPlaces:
         self.change(unit, replace(where, standby=StandbyPlacement(node, starts, fresh=fresh), starts=starts))
 
     def _choose(self, unit: str, other_than: str | None = None) -> str:
-        """Return the node that has most of the checkpoint, then that which runs least."""
+        """Return the node that has most of the checkpoint; among equals, the node that runs least."""
         holders = self._holders.get(unit, {})
         running = [self[other].node for other in self._units]
         standbys = [self[other].standby for other in self._units]

@@ -1,4 +1,4 @@
-"""How a unit begins."""
+"""The parameters of one start of a unit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class UnitStart:
     slot: int = 0
     #: Maximum number of requests that the unit's inputs can have made before, under the same incarnation.
     attempts: int = 0
-    #: The point at which the unit begins, if an earlier start has noted one, and the phases of operators there.
+    #: The restart point at which the unit begins, if there is one, and the phases of its operators at that point.
     restart: RestartPoint | None = None
     phases: Mapping[str, Phases] = field(default_factory=dict)
-    #: Gives the seeds of what functions draw.
+    #: Source of the random seeds of functions.
     chance: random.Random | None = None

@@ -1,4 +1,4 @@
-"""What a node does for one of its units as time passes: captures, acknowledgements and trims, as its plan says."""
+"""The periodic work of a node for one of its units: captures, acknowledgements and trims."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .unit import HAUnit
 
 
 class UnitUpkeep:
-    """One start of a unit, and what its technique wants of its node."""
+    """Does for one start of a unit what its technique requires of the node."""
 
     def __init__(self, unit: HAUnit, technique: Technique, exchange: Exchange, now_s: float) -> None:
         self._unit, self._technique, self._exchange = unit, technique, exchange
         self._schedule = CaptureSchedule(technique, now_s) if technique.takes_checkpoints else None
-        # When causes are looked at next, and the positions that were acknowledged last.
+        # When causes are next evaluated, and the positions that were last acknowledged.
         self._trim_s = now_s + technique.interval_s
         self._received: Mapping[str, Position] = {}
 
@@ -39,13 +39,13 @@ class UnitUpkeep:
             yield from self._trim()
 
     def hurry(self) -> None:
-        """Capture the unit before it is time: producers will soon have no room for more rows."""
+        """Capture the unit early: producers are running out of room for its rows."""
         if self._schedule is not None:
             self._schedule.hurry()
         self._unit.captures.hurry()
 
     def recorded(self, number: int) -> Iterator[Effect]:
-        """Learn that a checkpoint is stored, and that the unit would begin with it."""
+        """Note that a checkpoint is recorded, so that a restarted unit begins with it."""
         covered = None if self._schedule is None else self._schedule.recorded(number)
         if covered is not None:
             logs = self._technique.stores is Storage.WINDOW_LOG
@@ -56,20 +56,20 @@ class UnitUpkeep:
             self._schedule.failed(number)
 
     def point_recorded(self, number: int) -> Iterator[Effect]:
-        """Learn that the unit would begin at a point: rows before it may go."""
+        """Note that a restarted unit begins at this point, so that rows before it may be dropped."""
         assert self._unit.points is not None
         yield from self.acknowledge(RowStage.SAFE, self._unit.points.recorded(number))
 
     def acknowledge(self, level: RowStage, upto: Mapping[str, Position]) -> Iterator[Effect]:
-        """Tell producers how far their rows have come."""
+        """Tell producers how far their rows have arrived."""
         for stream, position in upto.items():
             ack = self._unit.inputs[stream].acknowledge(level, position)
             yield from self._exchange.acknowledge(self._unit, ack)
 
     def _trim(self) -> Iterator[Effect]:
-        """Tell producers which of their rows matter no more, once consumers have what those rows caused.
+        """Tell producers which rows no longer matter, because consumers have everything that these rows caused.
 
-        If the point at which the unit would begin is recorded, the controller learns it before.
+        If restart points are recorded, the controller gets the new point first.
         """
         unit, causes = self._unit, self._technique.causes
         assert causes is not None

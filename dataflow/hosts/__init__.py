@@ -1,4 +1,4 @@
-"""Hosts: what moves bytes and time for the cores of a dataflow.
+"""Hosts: they do the I/O for the cores of a dataflow, and tell them the time.
 
-Begin with `local_processes.py`, which runs nodes as processes that speak TCP.
+Begin with `local_processes.py`, which runs nodes as processes connected by TCP.
 """

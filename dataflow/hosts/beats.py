@@ -1,8 +1,8 @@
-"""Beats of a node from a thread of its own: its process runs, also while it is busy with one batch for seconds.
+"""Beats of a node, sent by a separate thread while the node is busy with one batch for seconds.
 
-A function of the user may take longer for a batch than a node may be silent. Without these beats the node would be
-taken for dead, and so would each that begins the same batch after it. They stop when the process stops, or when
-the node has not come round for so long that it has to be taken for hung.
+A user's function may need longer for a batch than a node may be silent. Without these beats the node would be
+considered dead, and then each node that begins the same batch after it. The beats stop when the process stops, or
+when the node has been busy for so long that it must be considered hung.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .greeting import greet
 
 
 class Beats:
-    """A thread that sends one message, again and again, to whoever has to know."""
+    """A thread that repeatedly sends one message to everyone who must know that the node is alive."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Beats:
         self._thread.start()
 
     def note(self, addresses: Collection[str]) -> None:
-        """Learn that the node has come round, and who has to know that it is alive."""
+        """Note that the event loop has run, and which addresses must know that the node is alive."""
         self._round_s = time.monotonic()
         self._addresses = frozenset(addresses)
 
@@ -67,7 +67,7 @@ class Beats:
             connection.close()
 
     def _send(self, address: str) -> None:
-        # An address that does not answer is tried again with the next beat; others say that it is gone.
+        # An address that does not answer is tried again with the next beat. Its loss is detected elsewhere.
         with contextlib.suppress(OSError):
             connection = self._connections.pop(address, None) or self._connect(address)
             try:

@@ -1,7 +1,7 @@
-"""Keep checkpoints of units: a port, its twin in memory, and a directory.
+"""Storage of units' checkpoints: a port, its in-memory twin, and a directory.
 
-Pages are kept by the stores of paged state: a checkpoint is there whole or not at all, until it is deleted. Beside
-them is the *record*, a file in which the controller says which one each unit begins with.
+Pages are kept by the stores of paged state: a checkpoint exists completely or not at all, until it is deleted.
+Beside the pages is the *record*, a file in which the controller stores which checkpoint each unit begins with.
 """
 
 from __future__ import annotations
@@ -29,48 +29,49 @@ LOGS = "logs"
 
 
 class UnitCheckpoints(Protocol):
-    """The checkpoints of one query. A value that is sent to nodes; it connects in each process when it is used."""
+    """The checkpoints of one query. It is sent to nodes as a value, and each process connects on first use."""
 
     def pages(self) -> PageStore:
-        """Return where pages go to, by `name_of` a unit and `sequence_of` a checkpoint."""
+        """Return the store of pages. Its keys are `name_of` a unit and `sequence_of` a checkpoint."""
         ...
 
     def segments(self) -> SegmentStore:
-        """Return where the logs of units go to."""
+        """Return the store of units' logs."""
         ...
 
     def begin_run(self) -> tuple[UnitCheckpoints, DriverFence]:
-        """Make this program the only driver of the query: older ones write and deliver nothing more.
+        """Make this program the only driver of the query: older drivers can no longer write or deliver.
 
-        Returns the checkpoints as this driver and its nodes may write them, when the last delivery of an older one
-        is over. Raises StartupError if that does not end, and RunSuperseded if a younger driver has begun.
+        Returns the checkpoints for this driver and its nodes to write, once the last delivery of an older driver
+        is over. Raises StartupError if that delivery does not end, and RunSuperseded if a younger driver has
+        begun.
         """
         ...
 
     def record(self, record: bytes) -> None:
-        """Replace the record, whole. Raises RunSuperseded if this is of a driver that is not the youngest."""
+        """Replace the record atomically. Raises RunSuperseded if a younger driver has begun."""
         ...
 
     def recorded(self) -> bytes | None:
-        """Return the record, None if there was never one."""
+        """Return the record; None if there is none."""
         ...
 
     def replicas(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, int]:
-        """Return how many bytes of a checkpoint each datanode has; nothing if that makes no difference."""
+        """Return how many bytes of a checkpoint each datanode has; empty if the location makes no difference."""
         ...
 
     def close(self) -> None:
-        """End the connections of this process."""
+        """Close the connections of this process."""
         ...
 
 
 def name_of(unit: str) -> str:
-    """Return the name of a unit in file names."""
+    """Return the name of a unit as used in file names."""
     return quote(unit, safe="").replace(".", "%2E")
 
 
 def delete(store: UnitCheckpoints, unit: str, checkpoint: CheckpointId) -> None:
-    """Delete a checkpoint, if it is there."""
+    """Delete a checkpoint if it exists."""
     store.pages().remove(name_of(unit), sequence_of(checkpoint))
 
 
@@ -86,7 +87,7 @@ class MemoryCheckpoints:
     def __init__(self) -> None:
         self._pages = MemoryStore()
         self._segments = MemorySegments()
-        # One for all drivers.
+        # Shared by all drivers.
         self._record: list[bytes] = []
         self._drivers: list[MemoryFence] = []
         self._fence: MemoryFence | None = None
@@ -114,14 +115,14 @@ class MemoryCheckpoints:
         return {}
 
     def close(self) -> None:
-        """Nothing is connected."""
+        """Do nothing: there are no connections."""
 
 
 class DirectoryCheckpoints:
-    """A directory that all nodes see."""
+    """Checkpoints in a directory that all nodes can access."""
 
     def __init__(self, root: Path | str, fence: DirectoryFence | None = None) -> None:
-        """`fence`: of the driver that they are written by."""
+        """`fence`: the fence of the driver that writes them."""
         # Nodes may have another working directory.
         self._root = Path(root).absolute()
         self._fence = fence
@@ -164,4 +165,4 @@ class DirectoryCheckpoints:
         return {}
 
     def close(self) -> None:
-        """Nothing is connected."""
+        """Do nothing: there are no connections."""

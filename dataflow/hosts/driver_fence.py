@@ -1,7 +1,7 @@
-"""Fences between drivers of one query: once a younger one has begun, older ones write and deliver nothing.
+"""Fences between drivers of one query: once a younger driver has begun, older ones cannot write or deliver.
 
-A driver is the program that started a query, with its sources, sinks and controller. Two of them on one directory
-would both deliver all rows. The one that begins last goes on; the others stop with an error that names it.
+A driver is the program that started a query, with its sources, sinks and controller. Two drivers on one directory
+would both deliver all rows. The one that begins last continues. The others stop with an error that names it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final, Protocol
 
 from peacefs.protocol.errors import RunSuperseded, StartupError
 
-# A driver that takes over waits so long for the end of a delivery of the one before.
+# How long a new driver waits for the end of a delivery of the previous one.
 dataflow_delivery_s_max: Final = 30.0
 
 
@@ -40,31 +40,31 @@ class DriverFence(Protocol):
         ...
 
     def delivery(self) -> AbstractContextManager[None]:
-        """Hold rows back from a sink, or a younger driver until it has them.
+        """Return a context in which rows may be delivered, and during which a younger driver waits.
 
         Raises RunSuperseded if a younger driver has begun, and QueryFailed if that cannot be found out.
         """
         ...
 
     def close(self) -> None:
-        """Have nobody wait in `delivery` any more."""
+        """Wake up everyone who waits in `delivery`."""
 
 
 class OpenFence:
-    """The fence of a query that leaves nothing for another driver: all may deliver."""
+    """The fence of a query that stores nothing for another driver: delivery is always allowed."""
 
     def check(self) -> None:
-        """Nobody takes over."""
+        """Do nothing: no other driver can take over."""
 
     def delivery(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def close(self) -> None:
-        """Nobody waits."""
+        """Do nothing: nobody waits."""
 
 
 class MemoryFence:
-    """The fence of one process, in which `drivers` are all that have begun."""
+    """A fence within one process. `drivers` lists all drivers that have begun."""
 
     def __init__(self, drivers: list[MemoryFence]) -> None:
         self._drivers = drivers
@@ -80,11 +80,11 @@ class MemoryFence:
         yield
 
     def close(self) -> None:
-        """Nobody waits."""
+        """Do nothing: nobody waits."""
 
 
 class DeliveryLock:
-    """A lock of this host that drivers share while they deliver, and that a younger one waits for."""
+    """A lock on this host. Drivers share it while they deliver, and a younger driver waits for it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -96,7 +96,7 @@ class DeliveryLock:
             yield
 
     def wait_for_others(self, older: str) -> None:
-        """Wait until the deliveries that have begun are over. Raises StartupError if one goes on for too long."""
+        """Wait until all current deliveries are over. Raises StartupError if one takes too long."""
         deadline_s = time.monotonic() + dataflow_delivery_s_max
         with self._opened() as lock:
             while True:
@@ -113,7 +113,7 @@ class DeliveryLock:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        # Anew each time: threads that share an open file would share the lock.
+        # Open the file each time: threads that share an open file would share the lock.
         lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             yield lock
@@ -122,11 +122,11 @@ class DeliveryLock:
 
 
 class DirectoryFence:
-    """The fence of a local directory, of which a file names the youngest driver.
+    """The fence of a local directory, where a file names the youngest driver.
 
-    Who delivers holds a lock of many holders, looks at the file under it, and lets go afterwards. A driver that
-    begins puts its own name there first, so that no other delivery begins, and then takes the lock alone for a
-    moment: afterwards whatever older drivers have delivered is delivered.
+    To deliver, a driver takes a shared lock, checks the file, delivers, and releases the lock. A driver that
+    begins first writes its own name to the file, so that no other delivery begins. Then it briefly takes the
+    exclusive lock, so that all deliveries of older drivers are finished.
     """
 
     def __init__(self, root: Path) -> None:
@@ -135,7 +135,7 @@ class DirectoryFence:
         self._run = secrets.token_hex(16)
 
     def begin(self) -> None:
-        """Raises StartupError if an older driver does not come to the end of a delivery."""
+        """Become the youngest driver. Raises StartupError if an older driver does not finish a delivery."""
         self._root.mkdir(parents=True, exist_ok=True)
         older = self._driver()
         driver = {
@@ -173,7 +173,7 @@ class DirectoryFence:
             yield
 
     def close(self) -> None:
-        """Nobody waits for long."""
+        """Do nothing: nobody waits for long."""
 
     def _driver(self) -> dict[str, object]:
         try:
@@ -184,7 +184,7 @@ class DirectoryFence:
 
 
 def lock_of_this_host(name: str) -> DeliveryLock:
-    """Return the lock of drivers on this host of a query that is kept elsewhere. Raises StartupError."""
+    """Return the lock for drivers on this host of a query that is stored elsewhere. Raises StartupError."""
     directory = Path(tempfile.gettempdir(), f"peacefs-drivers-{os.geteuid()}")
     directory.mkdir(mode=0o700, exist_ok=True)
     found = directory.lstat()

@@ -1,7 +1,7 @@
 """A query that runs on nodes elsewhere: its sources, sinks and controller, in the program that started it.
 
-Who starts the nodes is passed in. A node that dies is noticed by its end, or by its silence, and another is
-started in its place, as a standby.
+The caller provides the launcher of the nodes. A dead node is detected when its process ends or is silent, and
+another node is started in its place as a standby.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from .run_events import (
 )
 from .run_records import RunRecords
 
-# A driver asks so often whether a younger one has begun, and delivers to sinks for so long after the answer.
+# How often a driver checks whether a younger one has begun, and for how long after a check it delivers to sinks.
 dataflow_fence_s: Final = 0.25
 
 
@@ -74,13 +74,14 @@ log = logging.getLogger("peacefs.dataflow")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """`resume`: go on with what the record beside the checkpoints says; sources begin with their first row again.
+    """Options of a run.
 
-    A driver that still runs the query is stopped. A sink of a query that is resumed has an attribute `delivered`,
-    the number of rows that it has taken for good, and gets those after. It is asked for when no other driver
-    delivers any more, so let it be a property that looks. `datanode_of` names the datanode nearby of each node, so
-    that units are recovered where their checkpoints are. A technique that gives less than `guarantee` is refused.
-    `traffic` counts the bytes on links, and `row_counts` rows by the node that sends them.
+    `resume`: continue from the record beside the checkpoints; sources begin with their first row again. A driver
+    that still runs the query is stopped. A sink of a resumed query must have an attribute `delivered`, the number
+    of rows that it has durably taken; it then receives the rows after these. It should be a property that looks up
+    the number, since it is read after the other driver has stopped delivering. `datanode_of`: the datanode near
+    each node, so that units are recovered where their checkpoints are. `guarantee`: refuse a technique that gives
+    less. `traffic` counts the bytes on links, and `row_counts` counts rows by the node that sends them.
     """
 
     resume: bool = False
@@ -94,9 +95,9 @@ class RunOptions:
 class EdgeRun(HostedRun):
     """A query on nodes, seen from the program that started it: sources, sinks and controller.
 
-    One thread with an event loop moves everything. A checkpoint counts only once its record is durable, and rows
-    are delivered only within `DriverFence.delivery`, which refuses when a younger driver has begun. `start_query`
-    makes it for all techniques but the peer ring; the user waits for it and closes it.
+    One thread with an event loop does all the work. A checkpoint counts only once its record is durable. Rows are
+    delivered only within `DriverFence.delivery`, which fails once a younger driver has begun. `start_query` makes
+    it for all techniques except the peer ring. The user waits for it and closes it.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class EdgeRun(HostedRun):
         self._token = secrets.token_hex(16)
         self._options = options
         self._records.begin()
-        # Asked for now that no older driver delivers any more.
+        # Read only now, after older drivers can no longer deliver.
         delivered = {name: int(getattr(sink, "delivered", 0)) for name, sink in sinks.items()}
         self._edge = EdgeCore(recovery, pool.bounds, delivered=delivered if self._records.goes_on else None)
         self._controller = ControllerCore(
@@ -133,7 +134,8 @@ class EdgeRun(HostedRun):
         )
         self._announced: Placement | None = None
         self._late_rows = LateRowCounts()
-        # A thread waits for each node, one asks each source, one for other drivers, and some delete checkpoints.
+        # One thread per node waits for it, one per source reads it, one checks for other drivers, and the rest
+        # delete checkpoints.
         super().__init__(network.name, threads=pool.count + len(sources) + 3, observer=options.observer)
         self._thread.start()
 
@@ -144,16 +146,16 @@ class EdgeRun(HostedRun):
         super().close()
 
     def place_of(self, unit: str) -> str | None:
-        """Return the node where a unit runs; None while there is none."""
+        """Return the node where a unit runs; None if it runs nowhere."""
         return self._controller.placement.units[unit].node
 
     def standby_of(self, unit: str) -> str | None:
-        """Return the node of a unit's standby; None while there is none."""
+        """Return the node of a unit's standby; None if it has none."""
         standby = self._controller.placement.units[unit].standby
         return None if standby is None else standby.node
 
     def survives_loss_of(self, unit: str) -> bool:
-        """Return whether a unit's standby can take over: it began with the unit, or has a copy of its state."""
+        """Return True if a unit's standby can take over: it began with the unit, or has a copy of its state."""
         standby = self._controller.placement.units[unit].standby
         return standby is not None and standby.ready
 
@@ -163,13 +165,13 @@ class EdgeRun(HostedRun):
         return None if node is None else self._controller.session_of(node)
 
     def checkpoint_of(self, unit: str) -> tuple[int, int] | None:
-        """Return the checkpoint with which a unit would begin, as (incarnation, number)."""
+        """Return the (incarnation, number) of the checkpoint with which a unit would begin."""
         return self._controller.placement.units[unit].checkpoint
 
     def late_rows(self) -> dict[str, int]:
-        """Return how many rows each operator has left out as late, of those that have left out any.
+        """Return the number of late rows that each operator has left out, except operators without any.
 
-        Nodes tell of them before they send what they made of the rows around them.
+        Nodes report late rows before they send the output of the rows around them.
         """
         return self._late_rows.by_operator()
 
@@ -209,7 +211,7 @@ class EdgeRun(HostedRun):
     # -- other drivers --------------------------------------------------------------------------------------
 
     async def _watch_fence(self) -> None:
-        """Stop soon after a younger driver has begun, also when there is nothing to write or deliver."""
+        """Stop soon after a younger driver has begun, even if there is nothing to write or deliver."""
         while True:
             await asyncio.sleep(dataflow_fence_s)
             try:
@@ -229,7 +231,7 @@ class EdgeRun(HostedRun):
     # -- events ---------------------------------------------------------------------------------------------
 
     async def _keep_running(self, name: str) -> None:
-        """Start a node, and another when it ends."""
+        """Start a node, and start another one whenever it ends."""
         while True:
             self._begins(name)
             orders = NodeOrders(
@@ -310,7 +312,7 @@ class EdgeRun(HostedRun):
                     raise AssertionError(f"{type(effect).__name__} is not for the edge")
 
     async def _write_record(self, wanted: RecordCheckpoint) -> None:
-        """Record a checkpoint, and tell the controller once it is durable."""
+        """Record a checkpoint durably, then tell the controller."""
         await self._records.write(wanted)
         self._tell(CheckpointTaken(wanted.unit, wanted.checkpoint[1], wanted.cost))
         self._perform(self._controller.recorded(wanted.unit, wanted.checkpoint))

@@ -2,14 +2,14 @@
 
 0   2  magic "dg"
 2   1  format, 1
-3   1  1 for a connection of beats alone, else 0
+3   1  1 if the connection only carries beats, else 0
 4   1  length of the name
 5  32  HMAC-SHA256, under the query's token, of the format, the kind, the address that was dialled, and the name
 37     name of the node (UTF-8)
 
-Nothing is decoded before the code is right. The token itself is not sent, and a code is of no use at another
-address, so that whoever gets the address of a node that has died cannot pass on what was meant for it. The
-connector waits for no answer: the other end may be busy with one batch for seconds.
+Nothing is decoded before the code is verified. The token itself is not sent. A code is only valid at one address,
+so a process that gets the address of a dead node cannot replay the greetings that it receives there. The
+connecting end does not wait for an answer, since the other end may be busy with one batch for seconds.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ greeting_bytes_max: Final = _HEAD.size + _NAME_BYTES_MAX
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """Who connects. Where a connection of `beats` ends, nothing else was on its way."""
+    """Who connects. For a connection of `beats`, its end does not mean that messages are lost."""
 
     node: str
     beats: bool
-    #: The length of the greeting; what follows are messages.
+    #: The length of the greeting. Messages follow it.
     length: int
 
 
 def greet(node: str, token: str, address: str, *, beats: bool = False) -> bytes:
-    """Return the greeting of a node that has dialled `address`."""
+    """Return the greeting that a node sends after it has dialled `address`."""
     name = node.encode()
     assert len(name) <= _NAME_BYTES_MAX, f"the name {node!r} is too long"
     code = _code(token, address, name, beats=beats)
@@ -47,7 +47,7 @@ def greet(node: str, token: str, address: str, *, beats: bool = False) -> bytes:
 
 
 def read_greeting(data: bytes | bytearray, token: str, address: str) -> Greeting | None:
-    """Read what has come to `address`; None if the greeting is not whole yet. Raises ProtocolViolation."""
+    """Parse the greeting that arrived at `address`; None if it is incomplete. Raises ProtocolViolation."""
     start = _HEAD.pack(_MAGIC, _FORMAT, 0, 0, b"")[:3]
     if not start.startswith(data[:3]):
         raise ProtocolViolation("these bytes are no greeting of a node of a dataflow")

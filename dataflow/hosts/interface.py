@@ -1,4 +1,4 @@
-"""Hosts: what a query is given to."""
+"""The interface of hosts, which run queries."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from peacefs.dataflow.core.messages import Message
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.recovery.technique import Technique
 
-#: Rows of a source, in order. They are taken as fast as the query processes them.
+#: Rows of a source, in order. They are read as fast as the query processes them.
 Source = Iterable[pa.RecordBatch]
-#: Called with rows of a sink, in order, from a thread of the host. It must not take long.
+#: A function that is called with the rows of a sink, in order, from a thread of the host. It must return quickly.
 Sink = Callable[[pa.RecordBatch], None]
 
 
 class LinkMeter(Protocol):
-    """Counts the bytes that the processes of a query send. A value that is sent to nodes."""
+    """Counts the bytes that the processes of a query send. It is sent to nodes as a value."""
 
     def counter(self, node: str) -> Callable[[Message, int], None]:
-        """Return a function that is told of each message that a process has sent, and of its bytes."""
+        """Return a function to be called with each message that a process has sent, and its number of bytes."""
         ...
 
 
 class RowMeter(Protocol):
-    """Counts the rows that the processes of a query send, to themselves as well. A value that is sent to nodes."""
+    """Counts the rows that the processes of a query send, even to themselves. It is sent to nodes as a value."""
 
     def counter(self, node: str) -> Callable[[str, int], None]:
-        """Return a function that is told of a stream and the number of its rows that a process sends."""
+        """Return a function to be called with a stream and the number of rows that a process sends of it."""
         ...
 
 
 class RunningQuery(Protocol):
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until every sink has had its last row.
+        """Wait until every sink has received its last row.
 
-        Raises QueryFailed if the query stopped, and TimeoutError if it has not ended by then.
+        Raises QueryFailed if the query stopped, and TimeoutError if it has not ended in time.
         """
         ...
 
     def close(self) -> None:
-        """Stop whatever still runs."""
+        """Stop everything that still runs."""
         ...
 
 

@@ -1,9 +1,9 @@
-"""Connections between the processes of a dataflow: TCP, one in each direction, messages in order.
+"""Connections between the processes of a dataflow: TCP, one per direction, messages in order.
 
-A connection is made when there is something to send. When it ends, both ends are told, and what was on its way is
-lost. A connection begins with a greeting (`greeting.py`). Until that has proved that the other end belongs to the
-query, nothing else is read. Connections that have not greeted have a deadline, and are few. Loopback only. Beats
-have connections of their own (`beats.py`), whose end tells nobody anything.
+A connection is opened when there is something to send. When it breaks, both ends are told, and messages in transit
+are lost. A connection begins with a greeting (`greeting.py`). Until the greeting has proved that the other end
+belongs to the query, nothing else is read. Connections that have not greeted have a deadline, and their number is
+limited. Loopback only. Beats use separate connections (`beats.py`), whose end is not reported.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from peacefs.protocol.errors import ProtocolViolation
 from .greeting import Greeting, greet, read_greeting
 from .wire import MessageReader, encode
 
-# The time that a connection has for its greeting, and the most connections that have not greeted; over that the
-# oldest ends. A greeting that is sent at once is read before so many others can be accepted.
+# Time limit for the greeting of a connection, and the maximum number of connections that have not greeted. Above
+# that, the oldest is closed. A greeting that is sent immediately is read before that many others can be accepted.
 dataflow_greeting_s: Final = 5.0
 dataflow_strangers_max: Final = 256
 dataflow_strangers_backlog: Final = 32
@@ -30,18 +30,18 @@ dataflow_strangers_backlog: Final = 32
 log = logging.getLogger("peacefs.dataflow")
 
 _HOST = "127.0.0.1"
-#: A stranger's time is counted in so many rounds. While the loop is busy with one batch, however long, at most one
-#: round ends, and a greeting that came meanwhile is read.
+#: The time limit of a connection that has not greeted is counted in this many rounds. While the loop is busy with
+#: one batch, at most one round passes, however long that takes. A greeting that arrived meanwhile is then read.
 _ROUNDS = 10
 
 
 class Links:
     """The connections of one process to the other processes of its query.
 
-    Messages to a peer arrive in order, but for urgent ones, which have a connection of their own. When a
-    connection ends, what was on its way is lost, and `broken` is called with the peer. Until a connection has
-    greeted with the query's token, nothing else of it is read. Edges and nodes, of units and of rings, have one
-    each and call it on their event loop alone.
+    Messages to a peer arrive in order, except urgent ones, which use a separate connection. When a connection
+    ends, messages in transit are lost, and `broken` is called with the peer. Until a connection has greeted with
+    the query's token, nothing else of it is read. Every edge and node, of units and of rings, has one `Links`, and
+    calls it only on its event loop.
     """
 
     def __init__(
@@ -53,18 +53,18 @@ class Links:
         broken: Callable[[str], None],
         sent: Callable[[Any, int], None] | None = None,
     ) -> None:
-        """`sent` is told of each message that was written, and of its bytes."""
+        """`sent` is called with each message that was written, and its number of bytes."""
         self._schemas = schemas
         self._name, self._token = name, token
         self._address = ""
         self._received = received
         self._broken = broken
         self._sent = sent
-        # By peer, and whether it is the connection of urgent messages.
+        # By peer, and whether the connection is for urgent messages.
         self._outgoing: dict[tuple[str, bool], _Outgoing] = {}
         self._server: asyncio.Server | None = None
         self._incoming: set[_Incoming] = set()
-        # Connections that have not greeted yet, with the rounds that each has had; oldest first.
+        # Connections that have not greeted yet, with the number of rounds so far; oldest first.
         self._strangers: dict[_Incoming, int] = {}
         self._round: asyncio.TimerHandle | None = None
         self._warned = False
@@ -80,9 +80,10 @@ class Links:
         return self._address
 
     def send(self, peer: str, address: str, message: Any, *, urgent: bool = False) -> None:
-        """Send a message behind those before it; with `urgent`, behind those that were urgent as well.
+        """Send a message after those before it, or if `urgent` after earlier urgent ones.
 
-        A busy peer reads rows slowly. A few messages must not wait behind them, and are in no order with them.
+        A busy peer reads rows slowly. Urgent messages need not wait for the rows, and have no order relative to
+        them.
         """
         lane = (peer, urgent)
         outgoing = self._outgoing.get(lane)
@@ -114,7 +115,7 @@ class Links:
             host, _, port = outgoing.address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(greet(self._name, self._token, outgoing.address))
-            # The peer sends nothing here: whatever comes, or an end, means that it is gone.
+            # The peer sends nothing on this connection, so any data or the end means that the peer is gone.
             gone = asyncio.create_task(reader.read(1))
             gone.add_done_callback(lambda _: outgoing.messages.put_nowait(None))
             try:
@@ -127,7 +128,7 @@ class Links:
             finally:
                 gone.cancel()
         except OSError:
-            pass  # told below, as an end is
+            pass  # reported below, like an end
         finally:
             if writer is not None:
                 writer.close()
@@ -138,7 +139,7 @@ class Links:
     # -- called by incoming connections ---------------------------------------------------------------------
 
     def opened(self, incoming: _Incoming) -> None:
-        """Register a connection; over the limit, end the stranger that has said nothing for longest."""
+        """Register a connection. Above the limit, close the oldest connection that has not greeted."""
         self._incoming.add(incoming)
         self._strangers[incoming] = 0
         if len(self._strangers) > dataflow_strangers_max:
@@ -147,7 +148,7 @@ class Links:
             self._begin_round()
 
     def greeting_of(self, incoming: _Incoming, data: bytearray) -> Greeting | None:
-        """Return the greeting at the beginning of what has come; None if it is not whole, or refused."""
+        """Parse the greeting at the beginning of the received bytes. None if it is incomplete or refused."""
         try:
             greeting = read_greeting(data, self._token, self._address)
         except ProtocolViolation as refusal:
@@ -189,13 +190,13 @@ class Links:
         self._strangers.pop(incoming, None)
         incoming.abort()
         if not self._warned:
-            # Once: whoever connects without end is not to fill the log.
+            # Log only once, so that someone who connects endlessly cannot fill the log.
             self._warned = True
             log.warning("a connection to %s is refused, as others like it will be: %s", self._address, reason)
 
 
 class _Incoming(asyncio.Protocol):
-    """A connection that somebody else has made. Reads nothing but a greeting until that was accepted."""
+    """A connection opened by a peer. Until the greeting is accepted, it reads nothing else."""
 
     def __init__(self, links: Links) -> None:
         self._links = links

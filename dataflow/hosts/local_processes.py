@@ -26,7 +26,7 @@ from .ring_run import RingRun
 
 
 class LocalProcesses:
-    """A host of so many node processes.
+    """A host that runs `nodes` node processes on this machine.
 
     host = LocalProcesses(3, DirectoryCheckpoints(Path("checkpoints")))
     with host.start(query.network(), SGuard(interval_s=1), sources, sinks) as run:
@@ -60,7 +60,7 @@ class LocalProcesses:
         return start_query(network, technique, sources, sinks, pool, options)
 
     def pids(self) -> Mapping[str, int]:
-        """Return the process of each node of the query that was started last."""
+        """Return the process of each node of the most recently started query."""
         return self._launcher.pids()
 
 
@@ -86,7 +86,7 @@ class _Processes:
             process.stdin.write(cloudpickle.dumps(sys.path) + cloudpickle.dumps(orders))
             process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has ended, as is seen now
+            pass  # the process has already ended
         process.wait()
         process.stdin.close()
 

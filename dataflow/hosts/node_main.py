@@ -1,7 +1,7 @@
-"""The main program of a node that is a process of its own.
+"""The main program of a node that runs as a process.
 
-It finds on standard input where modules are imported from, and its orders. It ends when standard input does, so
-that it does not outlive the program that started it.
+It reads the import path of modules and its orders from standard input. It ends when standard input ends, so that
+it does not outlive the program that started it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import cloudpickle
 
 
 def run_as_ordered(run: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-    """Call `run` with the orders, and end the process with what it returns."""
-    # Functions of the user are in modules beside the program that started this one, wherever that was called.
+    """Call `run` with the orders, and exit with the code that it returns."""
+    # Users' functions are in modules beside the program that started this one, whatever its working directory was.
     paths = cloudpickle.load(sys.stdin.buffer)
     sys.path += [path for path in paths if path not in sys.path]
     orders = cloudpickle.load(sys.stdin.buffer)
@@ -31,7 +31,7 @@ def run_as_ordered(run: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
             sys.stdin.buffer.read()
             loop.call_soon_threadsafe(ended.set)
 
-        # Not a thread of the loop's, which would wait for it when the node ends before its input does.
+        # Not a thread of the event loop: the loop would wait for it if the node ends before its input does.
         threading.Thread(target=watch, name="standard input", daemon=True).start()
         node = asyncio.create_task(run(orders))
         orphaned = asyncio.create_task(ended.wait())
@@ -44,6 +44,6 @@ def run_as_ordered(run: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
-        # The thread that reads standard input would hold an ordinary exit.
+        # The thread that reads standard input would block an ordinary exit.
         os._exit(1)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The nodes that a query runs on: how many there are, who starts them, and what they may take."""
+"""The nodes of a query: how many, who starts them, and the limits of their memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .ring_node import RingOrders
 
 
 class NodeLauncher(Protocol):
-    """Whoever starts nodes, of units or of a ring."""
+    """Starts nodes, of units or of a ring."""
 
     def run_node(self, orders: NodeOrders | RingOrders) -> None:
-        """Start a node, and return when it has ended. Called by a thread for each node."""
+        """Start a node, and return when it has ended. Called on one thread per node."""
         ...
 
     def at_work(self) -> Collection[str]:
-        """Return the nodes whose processes are known to be at work: they may be slow, and are not dead."""
+        """Return the nodes whose processes are known to be working: they may be slow, but are not dead."""
         ...
 
     def close(self) -> None:
@@ -31,12 +31,12 @@ class NodeLauncher(Protocol):
 
 @dataclass(frozen=True)
 class NodePool:
-    """Nodes for one query. They are named "node-1" and so on."""
+    """Nodes for one query, named "node-1" and so on."""
 
     count: int
     launcher: NodeLauncher
-    #: The store that nodes write the checkpoints of units to.
+    #: The store to which nodes write the checkpoints of units.
     checkpoints: UnitCheckpoints
     bounds: Bounds
-    #: A node that is silent for so long is dead.
+    #: Silence after which a node is considered dead.
     node_timeout_s: float

@@ -1,4 +1,4 @@
-"""A node, as a process of its own or in a task: it ends when the connection to the edge breaks."""
+"""A node, as a process or as a task: it ends when the connection to the edge breaks."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from .node_main import run_as_ordered
 from .node_shell import EDGE, NodeShell
 from .unit_states import UnitStates
 
-# A node looks so often whether a checkpoint that is being written is there.
+# How often a node checks whether the checkpoint that is being written is complete.
 dataflow_checkpoint_poll_s: Final = 0.01
-# A node looks so often whether a copy for a standby was made.
+# How often a node checks whether the copy for a standby is complete.
 dataflow_copy_poll_s: Final = 0.002
 
 
@@ -59,9 +59,9 @@ class NodeOrders:
     recovery: QueryRecovery
     bounds: Bounds
     checkpoints: UnitCheckpoints
-    #: The count of the bytes that it sends, if anybody wants to know.
+    #: Counts the bytes that the node sends, if requested.
     traffic: LinkMeter | None = None
-    #: The count of the rows that it sends.
+    #: Counts the rows that the node sends.
     row_counts: RowMeter | None = None
 
     @property
@@ -70,10 +70,10 @@ class NodeOrders:
 
 
 class NodeProcess(NodeShell):
-    """The shell of one `NodeCore`: it gives the core messages and the time, and performs its effects.
+    """The shell of one `NodeCore`: it passes the core messages and the time, and performs its effects.
 
-    States are loaded, written and copied on other threads. This module run as a process, and tasks of Spark
-    (`executors_host.py`), call `run`.
+    States are loaded, written and copied on other threads. This module, run as a process, and Spark tasks
+    (`executors_host.py`) call `run`.
     """
 
     def __init__(self, orders: NodeOrders) -> None:
@@ -118,7 +118,8 @@ class NodeProcess(NodeShell):
     def _received(self, peer: str, message: Message) -> None:
         if isinstance(message, Placement):
             self._addresses |= message.addresses
-        # Many may come at once: units look at them after all were taken, and the node is not silent meanwhile.
+        # Many messages may arrive at once. Units process them after all were read, so that the node is not silent
+        # meanwhile.
         self._perform(self._core.received(time.monotonic(), peer, message, later=True))
 
     def _disconnected(self, peer: str) -> None:
@@ -161,7 +162,7 @@ class NodeProcess(NodeShell):
             self._work_soon()
 
     async def _store_checkpoint(self, wanted: StoreCheckpoint) -> None:
-        """Have a checkpoint written by threads of its own, while the unit goes on."""
+        """Write a checkpoint on background threads, while the unit continues."""
         checkpoint = (wanted.incarnation, wanted.number)
         begun_s = time.monotonic()
         running = wanted.capture.start(patience_s=self._orders.bounds.checkpoint_patience_s)
@@ -187,7 +188,7 @@ class NodeProcess(NodeShell):
         self._perform(self._core.stored(wanted.unit, *checkpoint, outcome))
 
     async def _copy_state(self, wanted: CopyState) -> None:
-        """Copy what was captured, on a thread of its own, while the unit goes on."""
+        """Copy a capture on a background thread, while the unit continues."""
         running = wanted.capture.start()
         while not running.done:  # noqa: ASYNC110 - another thread ends it
             await asyncio.sleep(dataflow_copy_poll_s)
@@ -210,7 +211,7 @@ class NodeProcess(NodeShell):
             self._perform(self._core.loaded(time.monotonic(), wanted.unit, wanted.incarnation, state))
 
     async def _load_checkpoint(self, wanted: LoadCheckpoint) -> None:
-        """Load a checkpoint, as often as it takes: only what is damaged or gone will not be there later."""
+        """Load a checkpoint, and retry on failures, unless the checkpoint is damaged or gone."""
         while self._core.wants(wanted.unit, wanted.incarnation):
             try:
                 state = await asyncio.to_thread(self._states.load, wanted.unit, wanted.checkpoint)

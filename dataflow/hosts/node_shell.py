@@ -1,4 +1,4 @@
-"""The part of a node's process that does not depend on what it runs: its links, its beats, its turns, its end."""
+"""The part of a node's process that does not depend on what it runs: links, beats, turns of work, and its end."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ EDGE = "edge"
 
 
 class NodeShell(ABC):
-    """Moves the bytes and the time of one core, which is called on the event loop of `run` alone.
+    """Does the I/O for one core, and tells it the time. The core is called only on the event loop of `run`.
 
-    The node ends when its connection to the edge breaks, when its core has no place for it, or on an error that
-    nobody has provided for. `NodeProcess` and `RingNode` derive from it; processes and tasks of Spark call `run`.
+    The node ends when its connection to the edge breaks, when its core has no place for it, or on an unexpected
+    error. `NodeProcess` and `RingNode` derive from it; processes and Spark tasks call `run`.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class NodeShell(ABC):
         beat_s: float,
         sent: Callable[[Any, int], None] | None = None,
     ) -> None:
-        """`alive`: says, every `beat_s`, that the process runs. `sent`: is told of each message and its bytes."""
+        """`alive`: the message that is sent every `beat_s`. `sent`: called with each message and its bytes."""
         self._links = Links(name, token, schemas, self._received, self._broken, sent)
         self._addresses = {EDGE: edge_address}
         self._beats = Beats(name, token, encode, alive, every_s=beat_s)
@@ -50,10 +50,10 @@ class NodeShell(ABC):
     async def run(self) -> None:
         """Run the node until it has no place, or the program that started it is gone.
 
-        Raises what nobody has provided for.
+        Raises unexpected errors.
         """
         on_unexpected(self._fail)
-        # Kernels are loaded now, and not when the first rows come, which may be after a failure.
+        # Load the kernels now, and not with the first rows, which may arrive right after a failure.
         await asyncio.to_thread(warm)
         self._begun(await self._links.listen())
         self._beats.start()
@@ -73,27 +73,27 @@ class NodeShell(ABC):
 
     @abstractmethod
     def _begun(self, address: str) -> None:
-        """Learn where the node listens."""
+        """Note the address on which the node listens."""
 
     @abstractmethod
     def _tick(self, now_s: float) -> Collection[str] | None:
-        """Let time pass. Return the addresses of those that have to know that the node is alive."""
+        """Update the time. Return the addresses that must know that the node is alive."""
 
     @abstractmethod
     def _received(self, peer: str, message: Any) -> None: ...
 
     @abstractmethod
     def _disconnected(self, peer: str) -> None:
-        """Learn that the connection to another node, or to the edge, broke."""
+        """Note that the connection to another node, or to the edge, broke."""
 
     @abstractmethod
     def _work(self) -> None:
-        """Do some of what there is to do."""
+        """Do one turn of the pending work."""
 
     # -- inside ---------------------------------------------------------------------------------------------
 
     def _fail(self, error: BaseException) -> None:
-        """End the node: others take over what it runs, from where it is known to be right."""
+        """End the node. Others take over its work, from a state that is known to be correct."""
         self._unexpected = self._unexpected or error
         self._ended.set()
 
@@ -103,7 +103,7 @@ class NodeShell(ABC):
         self._disconnected(peer)
 
     def _work_soon(self) -> None:
-        """Have the node work after the messages that have come meanwhile."""
+        """Schedule the next turn of work, after the messages that have arrived meanwhile."""
         if not self._works:
             self._works = True
             asyncio.get_running_loop().call_soon(self._work_now)

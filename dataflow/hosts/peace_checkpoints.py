@@ -1,8 +1,9 @@
-"""Checkpoints of units in peacefs, written by the I/O service, so that Peace decides who writes when.
+"""Checkpoints of units in peacefs, written by the I/O service, so that Peace schedules the writes.
 
-A driver begins a run of the directory, as a driver of Spark does (decision 15). It and its nodes write through the
-run's path, and what an older driver writes is refused. The cluster does not see what goes to a sink, so a driver
-delivers only while it has a lease: an answer of the coordinator, a second old at most, that it is the youngest.
+A driver begins a run of the directory, like a Spark driver (decision 15). The driver and its nodes write through
+the path of the run, and writes of older drivers are refused. The cluster does not see rows that go to a sink. So a
+driver delivers only while it has a lease: the coordinator has confirmed, at most a second ago, that it is the
+youngest driver.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from .checkpoint_store import LOGS, RECORD, name_of
 from .driver_fence import DeliveryLock, DriverFence, lock_of_this_host
 
 dataflow_lease_s: Final = 1.0
-# Rows wait so long for a coordinator that says whether they may be delivered; then the query fails.
+# How long rows wait for a coordinator to confirm that they may be delivered. After that the query fails.
 dataflow_unfenced_s_max: Final = 600.0
 
 
@@ -43,7 +44,7 @@ log = logging.getLogger("peacefs.dataflow")
 
 @dataclass
 class PeaceCheckpoints:
-    """Names a directory of a cluster; it is connected to in each process when it is first used. Thread-safe."""
+    """Checkpoints in a directory of a cluster. Each process connects on first use. Thread-safe."""
 
     coordinator: str
     directory: str
@@ -58,14 +59,17 @@ class PeaceCheckpoints:
         fenced = PeaceCheckpoints(self.coordinator, begun.location, self.user)
         fenced._files = files
         if fenced.recorded() is not None:
-            # An older driver may have asked just before, and begin to deliver for so long.
+            # An older driver may have checked just before, and may deliver for that much longer.
             time.sleep(dataflow_lease_s)
         lock = lock_of_this_host(f"{self.coordinator} {self.directory}")
         lock.wait_for_others("a process of this host")
         return fenced, PeaceFence(fenced, lock)
 
     def still_writes(self) -> None:
-        """Change nothing, as a run. Raises RunSuperseded if that is not the latest, PeerUnreachable, ..."""
+        """Make a change without effect, to check that this run is the latest.
+
+        Raises RunSuperseded if it is not, PeerUnreachable and others.
+        """
         self._connected().mkdirs(self.directory)
 
     def pages(self) -> PageStore:
@@ -118,13 +122,14 @@ class PeaceFence:
     """The fence of a directory of a cluster."""
 
     def __init__(self, checkpoints: PeaceCheckpoints, lock: DeliveryLock) -> None:
-        """`checkpoints`: those of a run. `lock`: of the drivers of this host, one of which may be stopped after it
-        has looked at its lease.
+        """`checkpoints`: those of a run. `lock`: shared by the drivers of this host.
+
+        The lock is needed because a driver may be stopped after it has checked its lease.
         """
         self._checkpoints = checkpoints
         self._lock = lock
         self._closed = threading.Event()
-        # The end of the lease.
+        # The time at which the lease ends.
         self._until_s = 0.0
 
     def check(self) -> None:
@@ -139,7 +144,7 @@ class PeaceFence:
             yield
 
     def _renew(self) -> None:
-        """Return within the lease, however long it takes to get it. Raises RunSuperseded, QueryFailed."""
+        """Return once there is a valid lease, however long that takes. Raises RunSuperseded, QueryFailed."""
         begun_s = _now_s()
         while _now_s() >= self._until_s:
             try:
@@ -161,5 +166,5 @@ class PeaceFence:
 
 
 def _now_s() -> float:
-    """Return the time on a clock that goes on while the machine sleeps."""
+    """Return the time of a clock that does not stop while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,7 +1,7 @@
-"""Processes of this machine that are at work, as the kernel says.
+"""Processes of this machine that are working, according to the kernel.
 
-On a machine whose cores are all taken a process may wait for one so long that it seems to be dead. The kernel
-knows better: it runs, or waits to run, or has used processor time. One that was stopped, or hangs, has not.
+On an overloaded machine a process may wait for a processor so long that it seems to be dead. The kernel knows
+whether it runs, waits to run, or has used processor time. A stopped or hung process has not.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-#: It runs or waits for a processor, or for a disk.
+#: It runs, or waits for a processor or a disk.
 _AT_WORK = "RD"
 
 
 class ProcessState(NamedTuple):
     state: str
-    #: Ticks of processor time that it has used.
+    #: Processor time that it has used, in ticks.
     used: int
 
 
 def parse(stat: str) -> ProcessState:
-    """Return what `/proc/<pid>/stat` says. The name, in brackets, may contain anything."""
+    """Parse `/proc/<pid>/stat`. The process name, in brackets, may contain anything."""
     fields = stat.rpartition(")")[2].split()
     return ProcessState(fields[0], int(fields[11]) + int(fields[12]))
 
 
 class ProcessWatch:
-    """One process, looked at from time to time."""
+    """A process that is sampled repeatedly."""
 
     def __init__(self, pid: int) -> None:
         self._stat = Path(f"/proc/{pid}/stat")
         self._used: int | None = None
 
     def at_work(self) -> bool:
-        """Return whether it has something to do, or had since the last look; False where nobody can say."""
+        """Return True if the process has work, or has worked since the last call. False if that is unknown."""
         try:
             state, used = parse(self._stat.read_text())
         except OSError:

@@ -1,6 +1,6 @@
 """The record of a query: which checkpoint each unit begins with, so that the query can be resumed.
 
-Written by the controller's host beside the checkpoints, as docs/dataflow.md has it.
+The controller's host writes it beside the checkpoints. docs/dataflow.md describes it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class RunRecord(msgspec.Struct, frozen=True):
     format: int
     query: str
     technique: str
-    #: The number of times that the query was begun, or resumed. Starts of units have numbers of their own each
-    #: time.
+    #: How many times the query was started or resumed. Each run has a separate range of numbers for starts of
+    #: units.
     runs: int
-    #: The operators of each unit, as a person reads them.
+    #: The operators of each unit, in readable form.
     network: dict[str, list[str]]
     units: dict[str, UnitRecord]
 
@@ -50,7 +50,7 @@ class RunRecord(msgspec.Struct, frozen=True):
 
     @property
     def starts_before(self) -> int:
-        """Return a number that no start of a unit in an earlier run has exceeded."""
+        """A number that is at least that of every start of a unit in an earlier run."""
         return (self.runs - 1) * dataflow_incarnations_per_run_max
 
     def resumed(self) -> RunRecord:
@@ -69,7 +69,7 @@ class RunRecord(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, units={**self.units, unit: made})
 
     def check(self, network: Network, technique: str) -> None:
-        """Raise InvalidQuery, with the difference, unless it is of this network and of this technique."""
+        """Raise InvalidQuery, naming the difference, unless the record matches the network and the technique."""
         if self.technique != technique:
             raise InvalidQuery(
                 f"query {self.query!r} was run by {self.technique}, and {technique} cannot go on with what that "
@@ -89,7 +89,7 @@ def new_record(network: Network, technique: str) -> RunRecord:
 
 
 def read_record(data: bytes) -> RunRecord:
-    """Raises CheckpointDamaged for what is no record."""
+    """Decode a record. Raises CheckpointDamaged if `data` is not a record."""
     try:
         record = msgspec.json.decode(data, type=RunRecord)
     except msgspec.DecodeError as error:
@@ -102,7 +102,7 @@ def read_record(data: bytes) -> RunRecord:
 
 
 def describe(network: Network) -> dict[str, list[str]]:
-    """Return the operators of each unit with their inputs, their parameters and the columns that they give."""
+    """Describe the operators of each unit: inputs, parameters and output columns."""
     return {
         plan.name: [
             f"{node.name}: {node.specification.kind}({_given(node)}) -> {_columns(network, node.name)}"
@@ -117,10 +117,10 @@ def _given(node: OperatorNode) -> str:
 
 
 def _parameters(specification: OperatorSpecification) -> Iterator[str]:
-    """Yield what a query says of an operator. Of functions the name alone, so that one may be mended."""
+    """Yield the parameters of an operator. Of functions only the name, so that a function may be corrected."""
     for each in fields(cast(Any, specification)):
         value = getattr(specification, each.name)
-        # An expression is neither true nor false.
+        # An expression has no truth value.
         if value is not None and not (isinstance(value, tuple) and not value):
             yield f"{each.name}={_value(value)}"
 

@@ -1,6 +1,6 @@
-"""The part of a run that does not depend on its nodes: a thread with a loop, its end, its sources and its sinks.
+"""The part of a run that does not depend on its nodes: a thread with an event loop, sources and sinks.
 
-A subclass starts nodes and moves messages in `_main`. Whatever fails stops the run: `wait` says why.
+A subclass starts nodes and passes messages in `_main`. Any failure stops the run, and `wait` raises it.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from .run_events import Observer, RunEvent
 from .source_thread import END, SourceThread
 from .unexpected import on_unexpected
 
-# Rows of one batch that a source offers; larger ones are cut.
+# Maximum number of rows per batch that a source offers. Larger batches are cut.
 dataflow_batch_rows_max: Final = 65_536
-# A query stops when a node has ended so often, one start after the other, before it was there.
+# Maximum number of consecutive starts of a node that fail before the node works. Then the query stops.
 dataflow_failed_starts_max: Final = 5
 
 
 class HostedRun(ABC):
-    """A query that runs in the background: its thread with an event loop, its end, sources and sinks.
+    """A query that runs in the background: its thread with an event loop, its sources and sinks, its end.
 
-    `wait` returns once every sink has had its last row, and raises the first failure. After a failure no sink is
-    called any more. `EdgeRun` and `RingRun` derive from it; users call `wait` and `close`, from any thread.
+    `wait` returns once every sink has received its last row, and raises the first failure. After a failure no sink
+    is called any more. `EdgeRun` and `RingRun` derive from it. Users call `wait` and `close`, from any thread.
     """
 
     def __init__(self, name: str, *, threads: int, observer: Observer | None) -> None:
-        """`threads`: so many calls of the loop may block at the same time."""
+        """`threads`: the maximum number of blocking calls of the event loop at a time."""
         self._name, self._observer = name, observer
         self._ended = threading.Event()
         self._failure: str | None = None
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(ThreadPoolExecutor(threads))
         self._tasks: set[asyncio.Task[None]] = set()
-        # Starts of each node, one after the other, of which nothing has come.
+        # For each node, the number of consecutive failed starts.
         self._failed_starts: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run_loop, name=f"dataflow {name}", daemon=True)
 
     # -- for the user -----------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until every sink has had its last row. Raises QueryFailed if the query stopped."""
+        """Wait until every sink has received its last row. Raises QueryFailed if the query stopped."""
         if not self._ended.wait(timeout_s):
             raise TimeoutError(f"query {self._name!r} goes on after {timeout_s} s")
         if self._failure is not None:
             raise QueryFailed(self._failure)
 
     def close(self) -> None:
-        """End all nodes. The checkpoint store belongs to whoever gave it."""
+        """End all nodes. The caller remains responsible for the checkpoint store."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop)
             self._thread.join()
@@ -75,10 +75,10 @@ class HostedRun(ABC):
 
     @abstractmethod
     async def _main(self) -> None:
-        """Run until `_stopped` is set, and end the nodes then."""
+        """Run until `_stopped` is set, then end the nodes."""
 
     def _run_loop(self) -> None:
-        # Set when the query is to stop, and when a source may have room again.
+        # Set when the query should stop, and when a source may have room again.
         self._stopped, self._room = asyncio.Event(), asyncio.Event()
         try:
             self._loop.run_until_complete(self._watched())
@@ -118,11 +118,11 @@ class HostedRun(ABC):
     # -- nodes --------------------------------------------------------------------------------------------
 
     def _is_there(self, place: str) -> None:
-        """Learn that a node has begun in its place."""
+        """Note that a node has started successfully."""
         self._failed_starts[place] = 0
 
     def _begins(self, place: str) -> None:
-        """Count a start of a node. Raises QueryFailed if none has come of the last ones."""
+        """Count a start of a node. Raises QueryFailed if too many consecutive starts have failed."""
         failed = self._failed_starts.get(place, 0)
         if failed >= dataflow_failed_starts_max:
             raise QueryFailed(
@@ -136,7 +136,7 @@ class HostedRun(ABC):
     async def _rows_of(
         self, source: str, rows: Iterator[pa.RecordBatch], kind: StreamType, has_room: Callable[[], bool]
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Yield rows while there is room. The iterator may block: it is asked on another thread."""
+        """Yield rows while there is room. The iterator may block, so it runs on another thread."""
         asked = SourceThread(source, rows)
         try:
             while True:
@@ -176,7 +176,7 @@ def check_ends(
     sources: Mapping[str, Source],
     sinks: Mapping[str, Sink],
 ) -> None:
-    """Raise InvalidQuery unless there are rows for each source, and a function for each sink."""
+    """Raise InvalidQuery unless each source has rows, and each sink has a function."""
     ends: tuple[tuple[str, Iterable[str], Mapping[str, Any]], ...] = (
         ("source", wanted_sources, sources),
         ("sink", wanted_sinks, sinks),

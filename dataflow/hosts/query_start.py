@@ -1,4 +1,4 @@
-"""Begin a query on nodes that somebody else starts: as units with a controller, or as a ring."""
+"""Start a query on nodes that a launcher provides: as units with a controller, or as a ring."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def start_query(
     pool: NodePool,
     options: RunOptions | None,
 ) -> EdgeRun | RingRun:
-    """Begin a query. Raises InvalidQuery and StartupError for what cannot run, before anything begins."""
+    """Start a query. If it cannot run, raises InvalidQuery or StartupError before anything starts."""
     options = options or RunOptions()
     _check(pool, options)
     admit(network, technique, options.guarantee)
@@ -44,7 +44,7 @@ def _check_functions(network: Network) -> None:
     for node in network.operators:
         try:
             cloudpickle.dumps(node.specification)
-        except Exception as error:  # whatever what it refers to raises
+        except Exception as error:  # whatever the objects that it refers to raise
             raise InvalidQuery(
                 f"operator {node.name!r} cannot be sent to nodes: {reason_of(error)}; its function must not refer "
                 "to locks, open files or connections: make them in the function"
@@ -52,7 +52,7 @@ def _check_functions(network: Network) -> None:
 
 
 def _check(pool: NodePool, options: Any) -> None:
-    # Users give these values to a host, of any type.
+    # Users pass these values to a host, so they can have any type.
     checkpoints: Any = pool.checkpoints
     bounds: Any = pool.bounds
     node_timeout_s: Any = pool.node_timeout_s
@@ -63,7 +63,7 @@ def _check(pool: NodePool, options: Any) -> None:
     for what, given, kind in (("options", options, RunOptions), ("bounds", bounds, Bounds)):
         if not isinstance(given, kind):
             raise InvalidQuery(f"{what} are given as {kind.__name__}(...), and not as {given!r}")
-    # A node that is well may miss one beat.
+    # A healthy node may miss one beat.
     least_s = 2 * bounds.heartbeat_s
     if not is_number(node_timeout_s) or not least_s <= node_timeout_s < float("inf"):
         raise InvalidQuery(

@@ -1,4 +1,4 @@
-"""A node of a ring, as a process of its own or in a task: it ends when the connection to the edge breaks."""
+"""A node of a ring, as a process or as a task: it ends when the connection to the edge breaks."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from peacefs.state import PageManager
 from .node_main import run_as_ordered
 from .node_shell import EDGE, NodeShell
 
-# The share is that of the last so many seconds: a single piece of work may take many ticks.
+# The busy share is measured over this many seconds, since a single piece of work may take many ticks.
 ring_busy_over_s: Final = 1.0
-# Rows that a node processes before it listens again: at most so many, and fewer that take about so long.
+# Maximum number of rows that a node processes before it listens again, and the time that this should take.
 ring_work_rows: Final = 65_536
 ring_work_s: Final = 0.01
-# So often a node says what it has done.
+# How often a node reports what it has done.
 ring_figures_s: Final = 0.5
 
 
@@ -61,10 +61,10 @@ class RingOrders:
 
 
 class RingNode(NodeShell):
-    """The shell of one `ReducerCore`: it gives the core messages and the time, and performs its effects.
+    """The shell of one `ReducerCore`: it passes the core messages and the time, and performs its effects.
 
-    Only the bytes of checkpoints are made on other threads. The node ends as well when the ring has no place for
-    it. This module run as a process, and tasks of Spark (`executors_host.py`), call `run`.
+    Only the bytes of checkpoints are made on other threads. The node also ends when the ring has no place for it.
+    This module, run as a process, and Spark tasks (`executors_host.py`) call `run`.
     """
 
     def __init__(self, orders: RingOrders) -> None:
@@ -73,9 +73,9 @@ class RingNode(NodeShell):
         self._orders = orders
         self._plan = plan_of(orders.network)
         self._core: ReducerCore | None = None
-        # Messages of nodes that have begun already.
+        # Messages from nodes that started earlier.
         self._early: list[tuple[str, RingMessage]] = []
-        # The time spent in work since it was measured, and the share of the second before.
+        # Time spent working since the last measurement, and the measured share before that.
         self._busy_s, self._busy = 0.0, 0.0
         self._told_s = self._measured_s = time.monotonic()
         self._work_rows = ring_work_rows
@@ -127,7 +127,7 @@ class RingNode(NodeShell):
             self._orders.ring.settings,
             begins=message.begins,
         )
-        # The first messages may keep it busy for long.
+        # The first messages may keep the node busy for long.
         self._beats.note(self._core.followers)
         early, self._early = self._early, []
         for peer, each in early:
@@ -151,7 +151,7 @@ class RingNode(NodeShell):
         self._busy_s += time.monotonic() - begun_s
 
     def _pace(self, rows: int, worked_s: float) -> None:
-        """Choose how many rows are worked on at once, so that beats and neighbours do not wait for long."""
+        """Adapt the number of rows per turn of work, so that beats and neighbours do not wait for long."""
         in_time = rows * ring_work_s / max(worked_s, 1e-6)
         self._work_rows = min(ring_work_rows, max(1, int(0.5 * (self._work_rows + in_time))))
 
@@ -183,13 +183,13 @@ class RingNode(NodeShell):
             self._links.send(to, address, message)
 
     async def _serialise(self, wanted: Serialise) -> None:
-        """Make the bytes of a checkpoint on another thread, while the node goes on."""
+        """Make the bytes of a checkpoint on another thread, while the node continues."""
         assert self._core is not None
         fragment = next((each for each in self._core.fragments() if each.interval == wanted.interval), None)
         try:
             changes = await asyncio.to_thread(wanted.changes) if wanted.changes is not None else ()
             everything = await asyncio.to_thread(wanted.everything) if wanted.everything is not None else ()
-        except Exception as error:  # of a fragment that was cut into two meanwhile
+        except Exception as error:  # the fragment was split meanwhile
             log.info("a checkpoint was not made: %s", error)
             self._perform(self._core.not_serialised(time.monotonic(), wanted.interval, wanted.number))
             return

@@ -1,7 +1,7 @@
 """A query on a ring of nodes elsewhere: its sources, mappers and sink, in the program that started it.
 
-The edge starts nodes and gives them their first places. From then on the ring is on its own: who is dead, who
-takes over, and who moves is decided by neighbours. A process that ends is started again, as a spare.
+The edge starts nodes and gives them their first places. From then on the ring runs by itself: neighbours decide
+who is dead, who takes over, and who moves. A process that ends is replaced by a spare.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ log = logging.getLogger("peacefs.dataflow")
 class RingRun(HostedRun):
     """A query on a peer ring, seen from the program that started it: sources, mappers and sink.
 
-    It starts a process for each place, and another one, as a spare, when a process ends. The ring begins once all
-    nodes have an address; from then on nodes take over from each other without being told to. `start_query` makes
-    it for `PeerRing`; the user waits for it and closes it.
+    It starts a process for each place, and whenever a process ends, another one as a spare. The ring begins once
+    all nodes have an address. From then on nodes take over from each other by themselves. `start_query` makes it
+    for `PeerRing`. The user waits for it and closes it.
     """
 
     def __init__(
@@ -93,22 +93,22 @@ class RingRun(HostedRun):
     # -- for the user -----------------------------------------------------------------------------------
 
     def ring(self) -> list[str]:
-        """Return the nodes on the ring as the edge knows them, clockwise."""
+        """Return the nodes on the ring, clockwise, as known to the edge."""
         return [] if self._edge is None else list(self._edge.view.ring)
 
     def members(self) -> Mapping[str, RingMember]:
         return {} if self._edge is None else dict(self._edge.view.members)
 
     def process_of(self, node: str) -> int | None:
-        """Return the process in which a node has started; None before."""
+        """Return the process in which a node has started; None if it has not started yet."""
         return self._processes.get(node)
 
     def figures(self) -> Mapping[str, NodeFigures]:
-        """Return what nodes said last of what they have done."""
+        """Return the latest reports of the nodes about their work."""
         return dict(self._figures)
 
     def progress(self, source: str) -> tuple[int, int]:
-        """Return the numbers of the last batch of a source, and of the last of which all results are here."""
+        """Return the number of a source's last batch, and of the last batch whose results are all here."""
         return (0, 0) if self._edge is None else self._edge.progress(source)
 
     def wait_begun(self, timeout_s: float | None = None) -> None:
@@ -117,11 +117,11 @@ class RingRun(HostedRun):
             raise TimeoutError("the nodes of the ring have not begun")
 
     def join(self, after: str) -> None:
-        """Have a spare join in the middle of a node's interval."""
+        """Let a spare join in the middle of a node's interval."""
         self._loop.call_soon_threadsafe(self._invite, after)
 
     def leave(self, node: str) -> None:
-        """Have a node leave the ring, once others have its state."""
+        """Let a node leave the ring, once others have its state."""
         self._loop.call_soon_threadsafe(self._perform, [SendTo(node, Leave())])
 
     # -- the loop -----------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class RingRun(HostedRun):
     # -- nodes ------------------------------------------------------------------------------------------------
 
     async def _keep_running(self, name: str) -> None:
-        """Start a node, and when it ends another, which is a spare and has another name."""
+        """Start a node, and whenever it ends, start another one as a spare with a new name."""
         for number in range(2, dataflow_incarnations_per_run_max):
             self._begins(_place(name))
             orders = RingOrders(name, self._token, self._address, self._network, self._ring, self._bounds)
@@ -155,7 +155,10 @@ class RingRun(HostedRun):
             name = f"{_place(name)}.{number}"
 
     def _tell_others(self, ended: str) -> None:
-        """Tell the ring that a process has ended: neighbours may never have had a connection that breaks."""
+        """Tell the ring that a process has ended.
+
+        Neighbours may not have had a connection whose end they could notice.
+        """
         if self._edge is not None:
             others = [each.name for each in self._edge.view.members.values() if not each.gone]
             self._perform([SendTo(name, ProcessEnded(ended)) for name in others if name != ended])
@@ -179,7 +182,7 @@ class RingRun(HostedRun):
                 self._room.set()
 
     def _note_lost(self, node: str) -> None:
-        """Tell the user once that a node is gone: its process may end before others miss it, or long after."""
+        """Report the loss of a node once. Its process may end before neighbours notice, or long after."""
         if node not in self._lost:
             self._lost.add(node)
             self._tell(NodeLost(node))
@@ -194,7 +197,7 @@ class RingRun(HostedRun):
             self._links.send(name, address, BeginNode(tuple(self._edge.view.members.values()), False))
             self._perform(effects)
             return
-        # The place of a node that has died before there was a ring goes to the one that was started after it.
+        # If a node dies before the ring begins, the node that was started after it gets its place.
         self._members = [
             replace(member, name=name, address=address) if _place(member.name) == _place(name) else member
             for member in self._members
@@ -256,5 +259,5 @@ class RingRun(HostedRun):
 
 
 def _place(name: str) -> str:
-    """Return the name of the first node of those that were started one after the other."""
+    """Return the name of the first of several nodes that were started one after the other."""
     return name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Events of a run, for those who measure: deaths, placements, checkpoints, recoveries."""
+"""Events of a run, for measurements: deaths, placements, checkpoints, recoveries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RecoveryMeasured:
 
 @dataclass(frozen=True, slots=True)
 class StandbyMissing:
-    """A unit goes on without a standby, since no node is free."""
+    """A unit continues without a standby, because no node is free."""
 
     unit: str
 
@@ -58,7 +58,7 @@ class RingChanged:
 
 @dataclass(frozen=True, slots=True)
 class PairComplete:
-    """A pair that had lost a half has two again, which both send rows."""
+    """A pair that had lost a half has two halves again, and both send rows."""
 
     unit: str
     node: str
@@ -74,5 +74,6 @@ RunEvent = (
     | PairComplete
     | StandbyHasCopy
 )
-#: Called with the time (`time.monotonic`) and the event, from the host's thread; it must not take long.
+#: A function that is called with the time (`time.monotonic`) and the event, on the host's thread. It must return
+#: quickly.
 Observer = Callable[[float, RunEvent], None]

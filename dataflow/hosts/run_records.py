@@ -1,4 +1,4 @@
-"""The record of a run: which checkpoint each unit begins with, durably, written by one driver at a time."""
+"""The record of a run: which checkpoint each unit begins with, stored durably and by one driver at a time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = logging.getLogger("peacefs.dataflow")
 
 
 class RunRecords:
-    """What a driver writes beside the checkpoints of its query. `EdgeRun` has one."""
+    """Stores what a driver records beside the checkpoints of its query. `EdgeRun` has one."""
 
     def __init__(self, recovery: QueryRecovery, checkpoints: UnitCheckpoints, *, resume: bool) -> None:
-        """Raises StartupError for a query that is to go on and has a unit that keeps nothing."""
+        """Create the records. Raises StartupError if `resume` is True and a unit's technique stores nothing."""
         keep_nothing = [each.name for each in recovery.techniques if not each.takes_checkpoints]
         if resume and keep_nothing:
             raise StartupError(
@@ -35,30 +35,30 @@ class RunRecords:
             )
         self._recovery, self._resume = recovery, resume
         self._writes = len(keep_nothing) < len(recovery.techniques)
-        #: The checkpoints as this driver and its nodes may write them.
+        #: The checkpoints for this driver and its nodes to write.
         self.checkpoints = checkpoints
         self.fence: DriverFence = OpenFence()
         self.record = new_record(recovery.network, recovery.name)
-        #: True if the query goes on with what an earlier driver has left.
+        #: True if the query continues from the record of an earlier driver.
         self.goes_on = False
-        # Records are written one after the other.
+        # One thread, so that records are written one after the other.
         self._recorder = ThreadPoolExecutor(1)
 
     def begin(self) -> None:
-        """Be the only driver of the query from now on. Raises StartupError, InvalidQuery."""
+        """Become the only driver of the query. Raises StartupError, InvalidQuery."""
         if not self._writes:
             return
-        # A driver that is refused does not take over.
+        # Check first, so that a driver that is refused does not take over.
         self._found(self.checkpoints)
         self.checkpoints, self.fence = self.checkpoints.begin_run()
         found = self._found(self.checkpoints)
         if found is not None:
             self.goes_on, self.record = True, found.resumed()
-        # Before anything begins, so that no number is given twice.
+        # Before anything begins, so that no number is used twice.
         self.checkpoints.record(msgspec.json.encode(self.record))
 
     def _found(self, checkpoints: UnitCheckpoints) -> RunRecord | None:
-        """Return the record to go on with; None if there is none."""
+        """Return the record to continue from; None if there is none."""
         found = checkpoints.recorded()
         if found is None:
             return None
@@ -77,14 +77,14 @@ class RunRecords:
             wanted.unit, wanted.checkpoint, wanted.cost, time.time_ns() // 1_000_000
         )
         while True:
-            # Others may be recorded meanwhile.
+            # Other checkpoints may be recorded meanwhile.
             data = msgspec.json.encode(self.record)
             if await asyncio.get_running_loop().run_in_executor(self._recorder, self._written, data):
                 return
             await asyncio.sleep(dataflow_checkpoint_retry_s)
 
     def _written(self, data: bytes) -> bool:
-        """Write the record. Where that fails nothing is lost: producers keep their rows until it is there."""
+        """Write the record. If that fails nothing is lost: producers keep their rows until it is written."""
         try:
             self.checkpoints.record(data)
         except RunSuperseded:
@@ -95,7 +95,7 @@ class RunRecords:
         return True
 
     async def replicas(self, recorded: RecordCheckpoint) -> Mapping[str, int]:
-        """Return how many bytes of a checkpoint each datanode has; nothing if that is not known."""
+        """Return how many bytes of a checkpoint each datanode has; empty if unknown."""
         try:
             return await asyncio.to_thread(self.checkpoints.replicas, recorded.unit, recorded.checkpoint)
         except PeacefsError as error:
@@ -103,7 +103,7 @@ class RunRecords:
             return {}
 
     async def tidy(self, step: Callable[[], None]) -> None:
-        """Delete checkpoints; what stays for now goes with the next."""
+        """Run a step that deletes checkpoints. If it fails, the next step deletes the rest."""
         try:
             await asyncio.to_thread(step)
         except (PeacefsError, OSError) as error:

@@ -1,6 +1,6 @@
-"""The rows of a source, asked for on a thread of its own.
+"""Reads the rows of a source on a separate thread.
 
-The user's iterator may wait for rows for ever. Nobody waits for the thread when the query is over.
+The user's iterator may block forever. When the query is over, nobody waits for the thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-#: Stands for the end of a source: it may give whatever it likes.
+#: Marks the end of a source. Not None, since an iterator may yield any value.
 END: Final = object()
 
 
@@ -23,13 +23,13 @@ class SourceThread:
         threading.Thread(target=self._run, name=f"source {name}", daemon=True).start()
 
     async def next(self) -> object:
-        """Return what the iterator gives next, END after the last. Raises what it raises."""
+        """Return the iterator's next value, or END after the last. Raises whatever the iterator raises."""
         wanted: asyncio.Future[object] = self._loop.create_future()
         self._wanted.put(wanted)
         return await wanted
 
     def close(self) -> None:
-        """Let the thread end as soon as the iterator lets it."""
+        """End the thread as soon as the iterator returns."""
         self._wanted.put(None)
 
     # -- on the thread --------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ class SourceThread:
                 failure = error
             try:
                 self._loop.call_soon_threadsafe(_tell, wanted, given, failure)
-            except RuntimeError:  # the loop is closed, and with it the query
+            except RuntimeError:  # the loop is closed because the query is over
                 return
 
 

@@ -1,7 +1,7 @@
 """Copies of units' states for their standbys: made on one node, kept in the memory of another.
 
-A store of checkpoints of pages, on both. What a checkpointer submits is *taken*, to be sent; what was received is
-*kept* in the place of the copy before, whose pages it may refer to, until a unit begins with it.
+Both nodes use it as a store of page checkpoints. A checkpoint that is submitted is *taken*, to be sent. A received
+copy is *kept* until a unit begins with it. It replaces the previous copy, whose pages it may refer to.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class _Kept:
 
 
 class _Done:
-    """A copy is made when it is submitted."""
+    """A finished write: the copy is made when it is submitted."""
 
     expected_start_s = 0.0
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """It is there."""
+        """Return immediately."""
 
     def cancel(self) -> bool:
         return False
 
 
 class StandbyCopies:
-    """Thread-safe as dictionaries are."""
+    """The copies on one node. As thread-safe as a dictionary."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[str, int], _Taken] = {}
@@ -51,11 +51,11 @@ class StandbyCopies:
     # -- between nodes -------------------------------------------------------------------------------------
 
     def take(self, unit: str, sequence: int) -> bytes:
-        """Return a copy that was submitted, and forget it."""
+        """Remove a submitted copy, and return its bytes."""
         return msgspec.msgpack.encode(self._taken.pop((unit, sequence)))
 
     def keep(self, unit: str, data: bytes) -> None:
-        """Keep what `take` returned elsewhere. Raises CheckpointDamaged without the copy that it is based on."""
+        """Keep a copy that `take` returned on another node. Raises CheckpointDamaged if its base is missing."""
         copy = msgspec.msgpack.decode(data, type=_Taken)
         before = self._kept.get(unit)
         pages = {} if before is None else before.pages
@@ -83,7 +83,7 @@ class StandbyCopies:
         self._taken[request.unit, request.sequence] = _Taken(
             request.sequence, list(request.referred), request.index, pages
         )
-        # Pages may change again from now on.
+        # From now on the pages may change again.
         request.written(0, len(pages))
         return _Done()
 
@@ -101,7 +101,7 @@ class StandbyCopies:
             self.drop(unit)
 
     def remove_left_over(self, unit: str) -> None:
-        """Nothing outlives its process here."""
+        """Do nothing: no copy outlives its process."""
 
     def _found(self, unit: str, sequence: int) -> _Kept:
         kept = self._kept.get(unit)

@@ -1,4 +1,4 @@
-"""Errors of callbacks and tasks that nobody waits for: a node or a query does not go on as if there were none."""
+"""Unhandled errors of callbacks and tasks: they end the node or the query instead of being ignored."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def on_unexpected(tell: Callable[[BaseException], None]) -> None:
-    """Tell of errors of callbacks and tasks of the running loop that nobody waits for."""
+    """Call `tell` with unhandled errors of callbacks and tasks of the running loop."""
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         loop.default_exception_handler(context)
-        # A connection may break at any time, which its users are told otherwise.
+        # A connection may break at any time; its users are told in another way.
         if error is not None and not isinstance(error, OSError):
             tell(error)
 

@@ -1,4 +1,4 @@
-"""States of units on one node: made empty, or loaded from their checkpoints or their logs."""
+"""States of units on one node: created empty, or loaded from their checkpoints or logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from peacefs.state.pages.manager import PageManager
 from .checkpoint_store import UnitCheckpoints, name_of
 from .standby_copies import StandbyCopies
 
-# A copy may be based on so many older ones before their pages are sent again.
+# Maximum number of older copies that a copy may be based on. After that their pages are sent again.
 dataflow_copy_generations_max: Final = 64
 
 
@@ -38,15 +38,15 @@ class UnitStates:
         threads: Executor | None = None,
         in_background: bool = True,
     ) -> None:
-        """`recovery`: of the query's units; without it, all write checkpoints.
+        """`recovery`: that of the query's units; None means that all units write checkpoints.
 
-        `threads`: where logs are written; without them whoever has a commit does. With `in_background` others
-        write checkpoints, and ask for memory ahead of them.
+        `threads`: where logs are written; without it, the thread that commits writes. `in_background`: other
+        threads write checkpoints, and reserve memory in advance.
         """
         self._checkpoints, self._bounds = checkpoints, bounds
         self._recovery = recovery
         self._clock, self._threads, self._in_background = clock, threads, in_background
-        # States are copied to the memory of other nodes, and not written, where units have standbys.
+        # If units have standbys, states are copied to the memory of other nodes, and not written.
         self._copies = StandbyCopies()
 
     def new(self, unit: str) -> UnitState:
@@ -54,7 +54,7 @@ class UnitStates:
         return PagedState(*self._open(unit))
 
     def load(self, unit: str, checkpoint: CheckpointId) -> UnitState:
-        """Read a checkpoint, on any thread. Raises CheckpointDamaged, FileNotFound, and what the store raises."""
+        """Read a checkpoint, on any thread. Raises CheckpointDamaged, FileNotFound, and errors of the store."""
         if self._recovery is not None and self._recovery.technique_of(unit).windows is not None:
             return self._windowed(unit, checkpoint, self._recovery)
         pages, checkpointer = self._open(unit)
@@ -63,11 +63,11 @@ class UnitStates:
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of copies that are kept here for units of other nodes."""
+        """Bytes of the copies that are kept here for units of other nodes."""
         return self._copies.kept_bytes
 
     def take_copy(self, unit: str, sequence: int) -> bytes:
-        """Return the bytes of a capture that was written here, for the unit's standby."""
+        """Return the bytes of a capture that was written here for the unit's standby."""
         return self._copies.take(name_of(unit), sequence)
 
     def keep_copy(self, unit: str, data: bytes) -> None:
@@ -84,7 +84,7 @@ class UnitStates:
         return PagedState(pages, checkpointer)
 
     def _windowed(self, unit: str, begins: CheckpointId, recovery: QueryRecovery) -> WindowedState:
-        """Read the log of a unit. `begins` has the incarnation of the start that is to come."""
+        """Read the log of a unit. `begins` contains the incarnation of the start that follows."""
         network, checks = recovery.network, recovery.technique_of(unit).windows
         assert checks is not None
         store, name = self._checkpoints.segments(), name_of(unit)
@@ -93,7 +93,8 @@ class UnitStates:
         except LogDamaged as rotten:
             raise CheckpointDamaged(rotten.message) from None
         except FileNotFound as gone:
-            # A writer that was taken for dead has trimmed its log meanwhile: another look finds what it has now.
+            # A writer that was wrongly considered dead has trimmed its log meanwhile. Reading again finds the
+            # current log.
             raise DiskFault(gone.message) from None
         plan = network.unit(unit)
         return WindowedState(

@@ -1,4 +1,4 @@
-"""Messages of dataflows as bytes, and back. No I/O.
+"""The encoding of a dataflow's messages. No I/O.
 
 0   2  magic "df"
 2   1  format, 1
@@ -8,7 +8,7 @@
 12  4  CRC32C of the 12 bytes before it, the head and the rows
 16     head (MessagePack), then rows (an Arrow IPC message without its schema, which both ends have) or other bytes
 
-Rows of a ring are part of the head, with their schema: nodes of a ring do not know those of mappers.
+Rows of a ring are part of the head, with their schema, since ring nodes do not know the schemas of mappers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from peacefs.dataflow.ring.messages import HostedMessage
 from peacefs.protocol.errors import ProtocolViolation
 from peacefs.protocol.limits import MIB
 
-# The limits of one message between nodes: its head, and its rows.
+# Limits of one message between nodes: its head, and its rows.
 dataflow_head_bytes_max: Final = 1 * MIB
 
 
@@ -48,14 +48,14 @@ class _DataHead:
 
 
 _OF_RINGS: Final = get_args(HostedMessage)
-#: All processes of a query run the same version, so that the order here is theirs, too.
+#: All processes of a query run the same version, so they agree on this order.
 _KINDS: Final[tuple[type[Any], ...]] = (
     _DataHead,
     *(kind for kind in get_args(Message) if kind is not Data),
     *_OF_RINGS,
 )
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
-#: Messages with bytes that stand where others have rows.
+#: Messages that carry bytes in place of rows.
 _WITH_DATA = (CopyPiece, RestartPointReached, HistoryPart)
 
 
@@ -97,14 +97,14 @@ def encode(message: Message | HostedMessage) -> list[bytes | memoryview]:
 
 
 class MessageReader:
-    """Bytes of one connection, in any pieces, to messages."""
+    """Parses the bytes of one connection, in pieces of any size, into messages."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
         self._schemas = schemas
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Message | HostedMessage]:
-        """Yield the messages that are whole now. Raises ProtocolViolation for anything else."""
+        """Yield the messages that are complete now. Raises ProtocolViolation for anything else."""
         self._bytes += data
         while len(self._bytes) >= _PREFIX.size:
             magic, form, kind, head_bytes, rows_bytes, checksum = _PREFIX.unpack_from(self._bytes)
@@ -119,7 +119,7 @@ class MessageReader:
             start = bytes(self._bytes[: _PREFIX.size - 4])
             with memoryview(self._bytes) as view:
                 head = bytes(view[_PREFIX.size : _PREFIX.size + head_bytes])
-                # Rows begin where memory does: Arrow computes faster with what is aligned.
+                # Rows begin at an aligned address, since Arrow computes faster with aligned memory.
                 rows = bytes(view[_PREFIX.size + head_bytes : end])
             del self._bytes[:end]
             if crc32c(rows, crc32c(head, crc32c(start))) != checksum:
@@ -134,6 +134,6 @@ class MessageReader:
             if not isinstance(head, _DataHead):
                 return head  # type: ignore[no-any-return]
             rows = pa.ipc.read_record_batch(pa.py_buffer(rows_bytes), self._schemas[head.stream])
-        except Exception as error:  # of msgspec, Arrow or NumPy, which raise many kinds
+        except Exception as error:  # msgspec, Arrow and NumPy raise many kinds of errors
             raise ProtocolViolation(f"a message of a dataflow cannot be read: {error!r}") from error
         return Data(head.stream, head.subscription, Batch(head.first, rows), head.sent_bytes)

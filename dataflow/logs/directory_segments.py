@@ -1,4 +1,4 @@
-"""Segments as files of a local directory, one directory a stream."""
+"""Segments as files of a local directory, with one subdirectory per stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOCK = ".writer"
 
 
 class DirectorySegments:
-    """Closed by its writer, or by the end of its process: until then nobody else may write what it has claimed."""
+    """A store in a directory. A claimed stream is locked until `close`, or until the process ends."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -50,7 +50,7 @@ class DirectorySegments:
         self.close()
 
     def append_all(self, appends: Sequence[SegmentAppend]) -> None:
-        """Write everything first and sync then, so that the disk can take it together."""
+        """Write everything first and then sync, so that the disk can combine the writes."""
         opened: list[int] = []
         created: set[Path] = set()
         try:

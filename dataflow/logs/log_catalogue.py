@@ -1,4 +1,4 @@
-"""Find the logs below a directory, of a cluster or of this machine, and summarise them."""
+"""Find the logs below a directory of a cluster or of this machine, and summarise them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SEGMENT = re.compile(r"\d{20}\.log")
 
 @dataclass(frozen=True)
 class LogAddress:
-    """A log, as a command was told of it or has found it."""
+    """The address of a log, as given to a command or found by it."""
 
     text: str
     place: FilePlace | Path
@@ -41,7 +41,7 @@ class LogAddress:
 
 
 class LogSummary(msgspec.Struct, frozen=True):
-    """The summary of a log. `torn_bytes` stand behind its last whole record. Milliseconds since 1970."""
+    """The summary of a log. `torn_bytes` follow its last complete record."""
 
     path: str
     first: int
@@ -54,19 +54,19 @@ class LogSummary(msgspec.Struct, frozen=True):
 
 
 def log_address(session: Session, text: str) -> LogAddress:
-    """Raises BadRequest."""
+    """Parse the address of a log. Raises BadRequest."""
     local = local_directory(text)
     return LogAddress(text, local if local is not None else session.place(text))
 
 
 def require_log(address: LogAddress, store: SegmentStore, stream: str) -> None:
-    """Raise FileNotFound where there is no log."""
+    """Raise FileNotFound if there is no log."""
     if not store.segments(stream):
         raise FileNotFound(f"there is no stream log at {address.text}: `peacefs stream ls` shows which there are")
 
 
 def find_logs(session: Session, text: str) -> Iterator[LogAddress]:
-    """Yield every log at or below an address. Raises FileNotFound, BadRequest for a tree that is too large."""
+    """Yield every log at or below an address. Raises FileNotFound, and BadRequest if the tree is too large."""
     pending, seen = [log_address(session, text)], 0
     while pending:
         address = pending.pop()
@@ -81,7 +81,7 @@ def find_logs(session: Session, text: str) -> Iterator[LogAddress]:
 
 
 def summarise(address: LogAddress) -> LogSummary:
-    """Raises LogDamaged."""
+    """Summarise a log. Raises LogDamaged."""
     with address.open() as (store, stream):
         reader = LogReader(store, stream)
         segments = store.segments(stream)
@@ -99,7 +99,7 @@ def summarise(address: LogAddress) -> LogSummary:
 
 
 def _entries(address: LogAddress) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of files and of directories."""
+    """Return the names of the files and of the directories."""
     if isinstance(address.place, Path):
         if not address.place.exists():
             raise FileNotFound(address.text)

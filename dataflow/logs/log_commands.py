@@ -30,9 +30,7 @@ _NUMBERS = 4
 
 @dataclass(frozen=True)
 class RowStyle:
-    """The form in which rows are printed: one JSON object a line, or values with tabs between them, numbered or
-    not.
-    """
+    """How rows are printed: one JSON object per line, or tab-separated values, optionally numbered."""
 
     as_json: bool
     numbered: bool = False
@@ -82,7 +80,7 @@ def print_logs(
     upto: int | None,
     since: str | None,
 ) -> None:
-    """Print the rows of each log, from `first` or a time on, up to `upto`."""
+    """Print the rows of each log from number `first`, or from a time, up to number `upto`."""
     since_us = time_us(since) if since is not None else None
     for text in texts:
         with _about(session, text):
@@ -102,7 +100,10 @@ def print_logs(
 
 
 def follow_log(session: Session, text: str, style: RowStyle, *, lines: str, follow: bool) -> None:
-    """Print the last rows of a log, or those from `+N` on; with `follow` also those that come, until Ctrl-C."""
+    """Print the last rows of a log, or those from row N for `+N`.
+
+    With `follow`, also print new rows as they arrive, until Ctrl-C.
+    """
     with _about(session, text):
         address = log_address(session, text)
         with address.open() as (store, stream):
@@ -133,7 +134,7 @@ def trim_log(
     dry_run: bool,
     now_us: int,
 ) -> None:
-    """Drop the segments all of whose rows are up to a number, or before a time, but the last segment."""
+    """Delete the segments whose rows are all up to a number, or before a time, except the last segment."""
     with _about(session, text):
         address = log_address(session, text)
         with address.open() as (store, stream):
@@ -170,7 +171,7 @@ def _print(batch: Batch, style: RowStyle) -> None:
 
 
 def _say_torn(address: LogAddress, reader: LogReader, upto: int | None) -> None:
-    """Say on stderr that bytes behind the last row were left out. That is no fault: a writer may be at it."""
+    """Say on stderr that incomplete bytes follow the last row. This is not an error: a writer may be active."""
     end = reader.end()
     if upto is None and end.torn_bytes:
         sys.stderr.write(
@@ -181,11 +182,11 @@ def _say_torn(address: LogAddress, reader: LogReader, upto: int | None) -> None:
 
 @contextlib.contextmanager
 def _about(session: Session, text: str) -> Iterator[None]:
-    """Report what is wrong with one log, and go on with the next."""
+    """Report an error of one log, and continue with the next."""
     with session.errors.about(text):
         try:
             yield
         except (LogDamaged, FileNotFound) as error:
-            # Also of rows that were trimmed, of which more is known than that there is no such file.
+            # If rows were trimmed, the error says so, which is more than that the file does not exist.
             sys.stdout.flush()
             session.errors.say(text, error.message)

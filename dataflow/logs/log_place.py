@@ -26,9 +26,9 @@ COORDINATOR_VARIABLES = ("PEACEFS_URL", "PEACEFS_COORDINATOR")
 def open_stream(
     address: str, *, coordinator: str | None = None, user: str | None = None
 ) -> Iterator[tuple[SegmentStore, str]]:
-    """Open the store of a log, and return it with the log's name there. Raises BadRequest.
+    """Open the store of a log, and return it with the log's name in it. Raises BadRequest.
 
-    A path without a host is of `coordinator`, by default that of PEACEFS_URL or PEACEFS_COORDINATOR, or of this
+    A path without a host belongs to `coordinator`. The default is PEACEFS_URL or PEACEFS_COORDINATOR, else this
     machine.
     """
     local = local_directory(address)
@@ -36,8 +36,8 @@ def open_stream(
         with DirectorySegments(local.parent) as store:
             yield store, stream_name(local.name)
         return
-    # A log in a directory does without the client, which takes a quarter of a second to import: Spark imports this
-    # module for each step of a batch.
+    # A log in a directory does not need the client, which takes a quarter of a second to import. Spark imports
+    # this module for each step of a batch.
     from peacefs.client.filesystem import PeaceFileSystem
 
     named = next((value for name in COORDINATOR_VARIABLES if (value := os.environ.get(name))), None)
@@ -64,7 +64,7 @@ def stream_of(files: PeaceFileSystem, path: str) -> Iterator[tuple[SegmentStore,
 
 
 def local_directory(address: str) -> Path | None:
-    """Return the directory of a `file:` address; None for any other. Raises BadRequest."""
+    """Return the directory of a `file:` address; None for any other address. Raises BadRequest."""
     parts = urlsplit(address)
     if parts.scheme != "file":
         if not address or ("://" in address and not is_uri(address)):

@@ -1,4 +1,4 @@
-"""Logs that are read: from a number or a time on, backwards, and along with the writer."""
+"""Readers of logs: from a number or a time, backwards, and following the writer."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ from .records import (
 )
 from .segments import SegmentFile, SegmentStore
 
-# A reader reads a log in pieces of so many bytes, and keeps so many rooms for them that nothing is in any more.
-# They are decoded while the processor's cache has them.
+# Size of the pieces in which a log is read, and the number of unused buffers that are kept. A piece is small
+# enough to be decoded while it is in the processor's cache.
 stream_log_read_bytes: Final = 2 * MIB
 stream_log_rooms_kept: Final = 2
 
 
-#: Room for a record that a piece cuts: one is at most as long, and a little, unless a batch is longer.
+#: Space for the first part of a record that is split between two pieces. Every record fits, unless a single batch
+#: is larger.
 _HEADROOM: Final = stream_log_record_bytes + stream_log_tail_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """A place between two records: row `number` is the last before it. Segment 0 stands for "look for it"."""
+    """A place between two records, after row `number`. Segment 0 means that the segment is not known."""
 
     number: int
     segment: int = 0
@@ -54,12 +55,12 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The state of a log's end."""
+    """The state at the end of a log."""
 
     place: LogPlace
-    #: The lowest number that is there; 1 if there is none.
+    #: The lowest existing number; 1 if there is none.
     first: int
-    #: Bytes behind the last whole record, of a writer that died or is writing.
+    #: Bytes after the last complete record, from a writer that died or is still writing.
     torn_bytes: int
 
 
@@ -68,14 +69,14 @@ class _Head:
     """The beginning of a segment."""
 
     type: StreamType
-    #: As it was stored, with the metadata.
+    #: The stored schema, with its metadata.
     schema: pa.Schema
     end: int
     reached_us: int
 
 
 class LogReader:
-    """A stream, as others see it than its writer. Rows may be seen a moment before they are durable."""
+    """A stream as seen by readers. Rows may become visible a moment before they are durable."""
 
     def __init__(self, store: SegmentStore, stream: str) -> None:
         self._store = store
@@ -84,16 +85,16 @@ class LogReader:
         self._rooms = _Rooms()
 
     def read(self, after: int = 0, *, upto: int | None = None) -> Iterator[Batch]:
-        """Yield the rows with numbers above `after`, up to `upto`, or to the end that the log has by then.
+        """Yield the rows with numbers above `after`, up to `upto` or to the present end of the log.
 
-        Raises FileNotFound if some of them were trimmed, and LogDamaged where a record is rotten, after the rows
+        Raises FileNotFound if some of them were trimmed. Raises LogDamaged at a corrupt record, after the rows
         before it.
         """
         for batch, _ in self.read_places(LogPlace(after), upto=upto):
             yield batch
 
     def read_places(self, after: LogPlace, *, upto: int | None = None) -> Iterator[tuple[Batch, LogPlace]]:
-        """Yield the same, each with the place behind it, from which to go on."""
+        """Yield the same batches as `read`, each with the place after it, from which reading can continue."""
         expected = after.number + 1
         for segment, length, is_last in self._segments_from(after):
             offset = after.offset if segment == after.segment else 0
@@ -115,15 +116,15 @@ class LogReader:
                 yield fresh, LogPlace(fresh.last, segment, end if fresh.last == batch.last else offset)
 
     def since(self, time_us: int) -> Iterator[Batch]:
-        """Yield the rows from the first that is of `time_us` or later, and all that follow it."""
+        """Yield all rows from the first one whose time is `time_us` or later."""
         number = self.number_at(time_us)
         if number is not None:
             yield from self.read(number - 1)
 
     def number_at(self, time_us: int) -> int | None:
-        """Return the number of the first row that is of `time_us` or later; None if there is none."""
+        """Return the number of the first row whose time is `time_us` or later; None if there is none."""
         segments = list(self._store.segments(self._stream))
-        # A segment's head says up to which time rows had come before it.
+        # The head of a segment contains the latest time of all rows before it.
         low, high = 0, max(len(segments) - 1, 0)
         while low < high:
             middle = (low + high + 1) // 2
@@ -141,7 +142,7 @@ class LogReader:
         return None
 
     def backwards(self) -> Iterator[Batch]:
-        """Yield batches from the last to the first, as those need who look for the latest of something."""
+        """Yield batches from the last to the first, to search for the latest of something."""
         segments = self._store.segments(self._stream)
         for at, (segment, length) in reversed(list(enumerate(segments))):
             data = memoryview(self._store.read(self._stream, segment, 0, length))
@@ -162,12 +163,12 @@ class LogReader:
         return None
 
     def extent(self) -> tuple[int, int]:
-        """Return the first and the last number that are there; (1, 0) if there is none."""
+        """Return the first and the last existing number; (1, 0) if there is none."""
         end = self.end()
         return end.first, end.place.number
 
     def end(self) -> LogEnd:
-        """Return where the log ends now. It costs one short read, unless the tail is torn."""
+        """Return the present end of the log. This costs one short read, unless the tail is torn."""
         segments = self._store.segments(self._stream)
         torn = 0
         for segment, length in reversed(segments):
@@ -175,7 +176,7 @@ class LogReader:
             data = memoryview(self._store.read(self._stream, segment, begin, length - begin))
             last = last_record(data)
             if last is not None:
-                # A record without rows has the number of the next row as its `first`.
+                # The `first` of a record without rows is the number of the next row.
                 return LogEnd(LogPlace(last.last, segment, begin + last.end), segments[0][0], torn)
             place = LogPlace(segment - 1, segment, 0)
             for record, _, at in self._records(segment, 0, length, is_last=True):
@@ -188,7 +189,7 @@ class LogReader:
     # -- inside -----------------------------------------------------------------------------------------
 
     def _segments_from(self, after: LogPlace) -> Iterator[tuple[int, int, bool]]:
-        """Yield segments with their length: the one with the row behind `after`, and all that follow."""
+        """Yield segments with their length, starting with the one that contains the row after `after`."""
         segments = self._store.segments(self._stream)
         begin = max(sum(segment <= after.number + 1 for segment, _ in segments) - 1, 0)
         for at, (segment, length) in list(enumerate(segments))[begin:]:
@@ -197,9 +198,9 @@ class LogReader:
     def _records(
         self, segment: int, offset: int, length: int, *, is_last: bool
     ) -> Iterator[tuple[RecordHead, memoryview, int]]:
-        """Yield committed records of a segment from `offset` on, with the bytes that they are in, and their ends.
+        """Yield the committed records of a segment from `offset`, each with its bytes and its end.
 
-        Raises LogDamaged for what is no record and no torn tail.
+        Raises LogDamaged for bytes that are neither a record nor a torn tail.
         """
         if offset >= length:
             return
@@ -210,7 +211,7 @@ class LogReader:
                 taken = 0
                 for head in committed_records(data):
                     if base + head.offset == 0:
-                        # Nobody need read it again for itself.
+                        # Saves another read of the head.
                         self._keep_head(segment, data)
                     yield head, data, base + head.end
                     taken = head.end
@@ -219,7 +220,7 @@ class LogReader:
             self._require_torn(segment, base, left, is_last=is_last)
 
     def _require_torn(self, segment: int, base: int, rest: memoryview, *, is_last: bool) -> None:
-        """Raise LogDamaged unless `rest`, the bytes of a segment from `base` on, are a torn tail."""
+        """Raise LogDamaged unless `rest`, the bytes of a segment from `base` on, is a torn tail."""
         where = f"segment {segment} of stream {self._stream!r} is rotten"
         try:
             torn_at(rest, base)
@@ -246,7 +247,7 @@ class LogReader:
         return self._keep_head(segment, data)
 
     def _keep_head(self, segment: int, data: memoryview) -> _Head | None:
-        """Remember what a segment begins with; None if that is no schema."""
+        """Remember the schema at the beginning of a segment. Return None if there is none."""
         found = read_schema(data)
         if found is None:
             return None
@@ -257,7 +258,7 @@ class LogReader:
 
 
 class LogTail:
-    """A reader that goes along with the writer: `next` returns the rows that have come since the last call."""
+    """A reader that follows the writer: `next` returns the rows that have arrived since the last call."""
 
     def __init__(self, store: SegmentStore, stream: str, after: int = 0) -> None:
         self._reader = LogReader(store, stream)
@@ -277,9 +278,9 @@ class LogTail:
 
 
 class _Rooms:
-    """Memory for pieces, used again once nothing refers to the rows in it.
+    """Buffers for pieces. A buffer is reused once nothing refers to the rows in it.
 
-    New memory costs more than what is read into it, since the kernel clears each of its pages first.
+    Allocating memory costs more than reading into it, since the kernel clears each new page.
     """
 
     def __init__(self) -> None:
@@ -289,24 +290,24 @@ class _Rooms:
         try:
             room = self._free.pop()
         except IndexError:
-            # Not a bytearray, which is filled with zeros first.
+            # Not a bytearray, which would be zero-filled first.
             room = np.empty(_HEADROOM + stream_log_read_bytes, np.uint8)
-        # Batches refer to the view, and not to the room itself.
+        # Batches refer to the view, and not to the buffer itself.
         view = room[:]
         weakref.finalize(view, self._free.append, room).atexit = False
         return view.data
 
 
 def _pieces(source: SegmentFile, offset: int, length: int, rooms: _Rooms) -> Iterator[memoryview]:
-    """Yield the bytes of a segment in turn, each piece behind `_HEADROOM` bytes for the rest of the one before.
+    """Yield the bytes of a segment in pieces, each after `_HEADROOM` free bytes for the rest of the last piece.
 
-    Nothing is read ahead here: on this host a second thread costs more than it saves, since both want the
-    interpreter, and over the network the file system reads ahead for who reads on.
+    There is no read-ahead here. On a local disk, a second thread costs more than it saves, since both need the
+    interpreter. Over the network, the file system reads ahead for sequential readers.
     """
     for at in range(offset, length, stream_log_read_bytes):
         count = min(stream_log_read_bytes, length - at)
         if at == offset and count < stream_log_read_bytes:
-            # Whoever keeps these rows keeps no more memory than they need.
+            # A buffer of exactly the needed size, so that keeping these rows keeps no more memory than that.
             room = np.empty(_HEADROOM + count, np.uint8).data
         else:
             room = rooms.take()[: _HEADROOM + count]
@@ -314,7 +315,7 @@ def _pieces(source: SegmentFile, offset: int, length: int, rooms: _Rooms) -> Ite
 
 
 def _continued(left: memoryview, room: memoryview) -> memoryview:
-    """Return a piece with what is left of the one before it in front: where it is, if there is room."""
+    """Return a piece with the rest of the previous piece in front of it, in place if there is room."""
     if len(left) > _HEADROOM:
         return memoryview(b"".join((left, room[_HEADROOM:])))
     room[_HEADROOM - len(left) : _HEADROOM] = left

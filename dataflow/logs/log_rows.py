@@ -1,4 +1,4 @@
-"""Rows of a log as lines: text with tabs, as `cat` and `cut` like it, or JSON."""
+"""Format rows of a log as lines: tab-separated text, for tools such as `cut`, or JSON."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from peacefs.protocol.errors import BadRequest
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 #: As in PostgreSQL's text format.
 _NULL = "\\N"
-#: The key of a row's number in JSON, beside its columns.
+#: The JSON key of a row's number, beside its columns.
 NUMBER = "_number"
 
 
 def as_json(batch: Batch) -> Iterator[str]:
-    """Yield an object for each row. Bytes are Base64, times ISO 8601."""
+    """Yield a JSON object per row. Bytes are Base64, times ISO 8601."""
     for place, row in enumerate(batch.rows.to_pylist()):
         yield msgspec.json.encode({NUMBER: batch.first + place} | row, enc_hook=str).decode()
 
 
 def as_text(batch: Batch, *, numbered: bool) -> Iterator[list[str]]:
-    """Yield the columns of a line for each row; `numbered` lines begin with the row's number, as of `cat -n`."""
+    """Yield the columns of each line. If `numbered`, a line begins with the row's number, as with `cat -n`."""
     for place, values in enumerate(zip(*(column.to_pylist() for column in batch.rows.columns), strict=True)):
         start = [f"{batch.first + place:>6}"] if numbered else []
         yield [*start, *map(_text, values)]
@@ -48,7 +48,7 @@ def _text(value: Any) -> str:
 
 
 def time_us(text: str) -> int:
-    """Return a time in microseconds since 1970; one without an offset is UTC. Raises BadRequest."""
+    """Parse a time into microseconds since 1970. A time without an offset is UTC. Raises BadRequest."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -1,11 +1,11 @@
-"""A log as a sink of a query, for Spark queries and other dataflows to read.
+"""A sink that writes a log, for Spark queries and other dataflows to read.
 
     with LogSink(network, "attacks", "webhdfs://localhost:9870/streams/attacks") as attacks:
         with host.start(network, technique, sources, {"attacks": attacks}) as run:
             run.wait()
 
-Rows are numbered from the beginning of the run. A query that is started again from the beginning of its sources,
-after its program was killed, puts out the same rows; the log leaves out those that it has, and has each once.
+Rows are numbered from the beginning of the run. If the program is killed and the query is started again from the
+beginning of its sources, it emits the same rows. The log skips those that it already has, and has each row once.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from peacefs.protocol.errors import InvalidQuery
 from .log_place import open_stream
 from .stream_log import StreamLogs
 
-# A sink waits so long for more rows before it commits what it has.
+# How long a sink waits for more rows before it commits.
 stream_log_commit_s: Final = 0.02
-# A sink holds its query up while so many rows are not committed.
+# Maximum number of uncommitted rows. Above that, the sink blocks its query.
 stream_log_sink_rows_max: Final = 1_000_000
 
 
 class LogSink:
-    """Writes on a thread of its own, many batches with each commit. A query that is faster is held up."""
+    """Writes rows on a separate thread, with many batches per commit. It slows down a query that is faster."""
 
     def __init__(
         self, network: Network, sink: str, address: str, *, coordinator: str | None = None, user: str | None = None
     ) -> None:
-        """Raises InvalidQuery if the query has no such sink, or may put out other rows when it is run again."""
+        """Open the log. Raises InvalidQuery if the sink does not exist, or a rerun could give other rows."""
         found = [each for each in network.sinks if each.name == sink]
         if not found:
             names = ", ".join(repr(each.name) for each in network.sinks)
@@ -59,7 +59,7 @@ class LogSink:
 
     @property
     def durable(self) -> int:
-        """The number of the last row of this run that is on disks."""
+        """The number of the last row of this run that is durable."""
         return self._durable
 
     def __enter__(self) -> Self:
@@ -78,7 +78,7 @@ class LogSink:
         self.close()
 
     def __call__(self, rows: pa.RecordBatch) -> None:
-        """Take rows, in order. Raises what has gone wrong with earlier ones."""
+        """Take rows, in order. Raises the error of earlier rows, if any."""
         if not rows.num_rows:
             return
         with self._changed:
@@ -92,7 +92,7 @@ class LogSink:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Wait until all rows are durable, and let go of the log. Raises what went wrong."""
+        """Wait until all rows are durable, and close the log. Raises the error of earlier rows, if any."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -111,7 +111,7 @@ class LogSink:
                 with self._changed:
                     self._changed.wait_for(lambda: self._waiting or self._closing)
                     if not self._closing:
-                        # Rows that come meanwhile share the commit.
+                        # Rows that arrive meanwhile share the commit.
                         self._changed.wait_for(lambda: self._closing, stream_log_commit_s)
                     taken, self._waiting, self._waiting_rows = self._waiting, [], 0
                     if not taken:
@@ -121,7 +121,7 @@ class LogSink:
                     self._log.append(batch)
                 self._logs.commit()
                 self._durable = taken[-1].last
-        except Exception as error:  # said to whoever writes the next row, or closes
+        except Exception as error:  # raised to whoever writes the next row, or closes
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""A log as a source of a query: what a Spark query, or another dataflow, has written.
+"""A source that reads a log, which a Spark query or another dataflow has written.
 
 events = LogSource("webhdfs://localhost:9870/streams/logins")
 query.source("events", events.type)
@@ -21,9 +21,9 @@ from .log_reader import LogPlace, LogReader
 
 
 class LogSource:
-    """Rows of a log, from the one behind `after` on.
+    """The rows of a log after number `after`.
 
-    It goes along with the log, up to row `upto` if that is given; without `follow` it ends where the log ends.
+    It follows the log, up to row `upto` if given. If `follow` is False, it ends at the present end of the log.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class LogSource:
 
     @property
     def type(self) -> StreamType:
-        """The type of the stream, as it is stored. Raises FileNotFound if there is no log yet."""
+        """The stored type of the stream. Raises FileNotFound if there is no log yet."""
         with open_stream(self._address, coordinator=self._coordinator, user=self._user) as (store, stream):
             found = LogReader(store, stream).type()
         if found is None:
@@ -49,7 +49,7 @@ class LogSource:
         return found
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield rows; while there are none a batch without rows, so that whoever asks can also stop."""
+        """Yield rows. While there are none, yield empty batches, so that the consumer can stop."""
         place = LogPlace(self._after)
         with open_stream(self._address, coordinator=self._coordinator, user=self._user) as (store, stream):
             reader = LogReader(store, stream)

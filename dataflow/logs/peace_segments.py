@@ -1,4 +1,4 @@
-"""Segments of stream logs as files of peacefs, made durable by `hflush`, all streams of a commit at once."""
+"""Segments of stream logs as files of peacefs. A commit calls `hflush` on all streams in parallel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, PeacefsEr
 
 from .segments import SegmentAppend, SegmentFile, directory_name, stream_name
 
-# Streams of a commit that are flushed at once.
+# Maximum number of streams of a commit that are flushed in parallel.
 stream_log_flushes_max: Final = 16
 
 
@@ -20,12 +20,15 @@ _SUFFIX = ".log"
 
 
 class PeaceSegments:
-    """`files` belongs to whoever gave it. To be closed; a reader has nothing open."""
+    """A store in a directory of a cluster.
+
+    The caller closes `files`. A store that only reads has nothing to close.
+    """
 
     def __init__(self, files: PeaceFileSystem, directory: str) -> None:
         self._files = files
         self._directory = directory
-        # The segment of each stream that is open for appending.
+        # For each stream, the segment that is open for appending.
         self._sinks: dict[str, tuple[int, FileSink]] = {}
         self._flushes = ThreadPoolExecutor(stream_log_flushes_max, thread_name_prefix="stream log")
 
@@ -102,7 +105,7 @@ class PeaceSegments:
                 sink.write(append.data)
                 sink.hflush()
             except PeacefsError:
-                # Somebody else writes this stream now, or no datanode is there: the rest is not to be sent again.
+                # Another writer owns this stream now, or no datanode is available. Do not send the rest again.
                 del self._sinks[append.stream]
                 sink.discard()
                 raise
@@ -125,7 +128,7 @@ class PeaceSegments:
         try:
             return self._files.open_for_appending(path)
         except AlreadyBeingCreated:
-            # A log has one writer: whoever had it before is dead, or is refused from now on.
+            # A log has one writer: the previous one is dead, or is refused from now on.
             self._files.recover_lease(path)
             return self._files.open_for_appending(path)
 
@@ -143,7 +146,7 @@ class _OpenFile:
         self._source = source
 
     def read_into(self, offset: int, target: memoryview) -> int:
-        # Over the network bytes are read ahead for a reader who goes on without a seek.
+        # Over the network, bytes are read ahead for a reader that does not seek.
         self._source.seek(offset)
         return self._source.readinto(target)
 

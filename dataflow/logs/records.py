@@ -1,21 +1,21 @@
-"""Records of a stream log: bytes to rows and back. No I/O.
+"""The encoding of records of a stream log. No I/O.
 
 0   2  magic "sl"
 2   1  format, 1
 3   1  kind: 0 a schema, 1 rows, 2 rows of a transaction, 3 the end of a transaction
 4   4  length of the payload
 8   4  number of rows
-12  8  sequence number of the first row; the others follow without gaps. Of a record without rows, the next row's
+12  8  sequence number of the first row, without gaps to the others; without rows, the number of the next row
 20  8  earliest time of a row, microseconds since 1970
-28  8  latest time; of a record without rows, the latest in all of the log before it
+28  8  latest time of a row; without rows, the latest time in the whole log before it
 36  4  CRC32C of the 36 bytes before it and of the payload
-40     payload: an Arrow IPC message, the schema or one record batch without it; of an end of a transaction, JSON:
-       the latest epoch of each writer that has ever committed one
-end 4  length of the whole record, for those who read backwards
+40     payload: an Arrow IPC message (the schema, or one record batch without it); for the end of a transaction,
+       JSON: the latest epoch of each writer that has ever committed one
+end 4  length of the whole record, for reading backwards
 
-A segment begins with a record of the schema, so that it can be read by itself. Rows of a transaction
-(kind 2) count when its end (kind 3) follows; both are in one segment. A segment of a log that has epochs repeats
-them behind the schema, so that segments before it may go.
+A segment begins with a record of the schema, so that it can be read by itself. Rows of a transaction (kind 2)
+count only if its end (kind 3) follows in the same segment. If a log has epochs, each segment repeats them after
+the schema, so that older segments can be deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WHOLE_HEAD = struct.Struct(_HEAD.format + "I")
 _LENGTH = struct.Struct(">I")
 _MAGIC = b"sl"
 _FORMAT = 1
-# The schema's metadata say which column holds the times.
+# The schema's metadata name the column with the times.
 _TIME = b"peacefs.time"
 HEAD_BYTES: Final = _HEAD.size + _CHECKSUM.size
 TRAILER_BYTES: Final = _LENGTH.size
@@ -57,7 +57,7 @@ _LAST_KIND: Final = int(max(Kind))
 
 
 class RecordHead(NamedTuple):
-    """The beginning of a record: where it is, and which rows it has."""
+    """The head of a record: where it is, and which rows it has."""
 
     kind: Kind
     offset: int
@@ -74,13 +74,13 @@ class RecordHead(NamedTuple):
 
 
 def schema_record(schema: pa.Schema, time: str, following: int, reached_us: int) -> bytes:
-    """Return the first record of a segment: row `following` comes next, and times had come up to `reached_us`."""
+    """Return a segment's first record. `following` is the next row; `reached_us` is the latest time so far."""
     payload = bytes(schema.with_metadata({_TIME: time}).serialize())
     return _record(Kind.SCHEMA, 0, following, 0, reached_us, payload)
 
 
 def epoch_record(epochs: Mapping[str, int], following: int, reached_us: int) -> bytes:
-    """Return the end of a transaction: row `following` comes next, and times have come up to `reached_us`."""
+    """Return the end of a transaction. `following` is the next row; `reached_us` is the latest time so far."""
     return _record(Kind.EPOCH, 0, following, 0, reached_us, msgspec.json.encode(epochs))
 
 
@@ -94,14 +94,14 @@ def time_column(schema: pa.Schema) -> str:
 
 
 def rows_record(batch: Batch, time: str, kind: Kind = Kind.ROWS) -> tuple[bytes, int]:
-    """Return the record of a batch and the latest time in it; `time` names its time column."""
+    """Return the record of a batch, and the latest time in it. `time` names the time column."""
     extent = pyarrow.compute.min_max(batch.rows.column(time).cast(pa.int64())).as_py()
     payload = memoryview(batch.rows.serialize())
     return _record(kind, batch.rows.num_rows, batch.first, extent["min"], extent["max"], payload), extent["max"]
 
 
 def read_schema(data: memoryview) -> tuple[pa.Schema, RecordHead] | None:
-    """Return the schema at the beginning of a segment and its record; None if that is not whole."""
+    """Return the schema at the beginning of a segment, and its record; None if the record is incomplete."""
     head = read_head(data, 0)
     if head is None or head.kind is not Kind.SCHEMA or not is_whole(data, head):
         return None
@@ -109,7 +109,7 @@ def read_schema(data: memoryview) -> tuple[pa.Schema, RecordHead] | None:
 
 
 def read_head(data: memoryview, offset: int) -> RecordHead | None:
-    """Return what stands at an offset, unverified; None if it is no beginning of a record."""
+    """Parse the head at an offset, without verification; None if it is not the head of a record."""
     if offset + HEAD_BYTES > len(data):
         return None
     magic, form, kind, payload_bytes, rows, first, earliest, latest, checksum = _WHOLE_HEAD.unpack_from(
@@ -134,7 +134,7 @@ def read_rows(data: memoryview, head: RecordHead, schema: pa.Schema) -> Batch:
 
 
 def whole_records(data: memoryview) -> Iterator[RecordHead]:
-    """Yield the records of a segment in order, up to the first that is not whole."""
+    """Yield the records of a segment in order, up to the first incomplete one."""
     offset = 0
     while (head := read_head(data, offset)) is not None and is_whole(data, head):
         yield head
@@ -142,7 +142,7 @@ def whole_records(data: memoryview) -> Iterator[RecordHead]:
 
 
 def committed_records(data: memoryview) -> Iterator[RecordHead]:
-    """Yield the same without those of a transaction that has no end."""
+    """Yield the complete records, except those of a transaction that has no end."""
     held: list[RecordHead] = []
     for head in whole_records(data):
         held.append(head)
@@ -152,7 +152,7 @@ def committed_records(data: memoryview) -> Iterator[RecordHead]:
 
 
 def last_record(data: memoryview) -> RecordHead | None:
-    """Return the record that ends where the data end; None if there is no whole one, or a transaction is open."""
+    """Return the last record of `data`; None if it is incomplete or a transaction is open."""
     if len(data) < TRAILER_BYTES:
         return None
     (length,) = _LENGTH.unpack_from(data, len(data) - TRAILER_BYTES)
@@ -163,7 +163,7 @@ def last_record(data: memoryview) -> RecordHead | None:
 
 
 def records_backwards(data: memoryview, end: int) -> Iterator[RecordHead]:
-    """Yield the records that end at or before `end`, the last first. Raises LogDamaged if there is no way back."""
+    """Yield the records that end at or before `end`, last first. Raises LogDamaged at bytes that are no record."""
     while end > 0:
         (length,) = _LENGTH.unpack_from(data, end - TRAILER_BYTES) if end >= TRAILER_BYTES else (0,)
         head = read_head(data, end - length) if HEAD_BYTES < length <= end else None
@@ -174,11 +174,12 @@ def records_backwards(data: memoryview, end: int) -> Iterator[RecordHead]:
 
 
 def torn_at(data: memoryview, base: int = 0) -> int | None:
-    """Return where a torn tail begins; None if the last record is whole and no transaction is open.
+    """Return where a torn tail begins; None if the last record is complete and no transaction is open.
 
-    `data` begin at byte `base` of a segment, for what is said. A tail is torn by a writer that died in the middle
-    of it. Raises LogDamaged if a whole record stands behind bytes that are none, or if a record has its length and
-    not its checksum: those were written and are rotten, and cutting there would lose what is behind.
+    `data` begins at byte `base` of a segment, for error messages. A tail is torn if its writer died while writing
+    it. Raises LogDamaged if a complete record follows bytes that are no record, or if a record has the correct
+    length and a wrong checksum. Those bytes were written and became corrupt, and cutting there would lose the
+    records after them.
     """
     end = committed = 0
     for head in whole_records(data):

@@ -1,4 +1,4 @@
-"""Stores of segments: a port, and its twin in memory that can be cut short."""
+"""Stores of segments: a port, and its in-memory twin, which can simulate torn writes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from peacefs.protocol.errors import FileNotFound
 @dataclass(frozen=True, slots=True)
 class SegmentAppend:
     stream: str
-    #: Segments are named by the first number that they may have.
+    #: A segment is named after the lowest number that it may contain.
     segment: int
     data: bytes
 
 
 class SegmentFile(Protocol):
-    """A segment that is open for reading. It belongs to one thread at a time."""
+    """A segment that is open for reading. Only one thread may use it at a time."""
 
     def read_into(self, offset: int, target: memoryview) -> int:
-        """Fill `target` with what is there from `offset` on; return how many bytes that are.
+        """Fill `target` with the bytes from `offset` on, and return the number of bytes read.
 
-        Whoever reads one range after another gets them sooner.
+        Sequential reads are faster.
         """
         ...
 
@@ -33,31 +33,31 @@ class SegmentFile(Protocol):
 
 class SegmentStore(Protocol):
     def append_all(self, appends: Sequence[SegmentAppend]) -> None:
-        """Append to segments, which begin with the first append, and return when all of it outlives a crash.
+        """Append to segments, create those that do not exist, and return when everything is durable.
 
-        One call for many streams is a group commit. If it fails, any part of it may be there.
+        One call for many streams is a group commit. If it fails, any part of it may have been written.
         """
         ...
 
     def claim(self, stream: str) -> None:
-        """Become the writer of a stream: whoever wrote it before is refused from now on.
+        """Become the writer of a stream: the previous writer is refused from now on.
 
-        Raises LeaseError where a writer that lives cannot be refused.
+        Raises LeaseError if the previous writer is alive and cannot be refused.
         """
         ...
 
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
-        """Return (segment, bytes) of a stream in order; nothing for a stream that is not there."""
+        """Return the (segment, bytes) pairs of a stream in order; empty if the stream does not exist."""
         ...
 
     def streams(self) -> Sequence[str]: ...
 
     def read(self, stream: str, segment: int, offset: int, length: int) -> bytes:
-        """Return what is there of a range. Raises FileNotFound if the segment is gone."""
+        """Return the existing bytes of a range. Raises FileNotFound if the segment is gone."""
         ...
 
     def open(self, stream: str, segment: int) -> SegmentFile:
-        """Open a segment for more reads than one. Raises FileNotFound if it is gone."""
+        """Open a segment for several reads. Raises FileNotFound if it is gone."""
         ...
 
     def truncate(self, stream: str, segment: int, length: int) -> None: ...
@@ -66,7 +66,7 @@ class SegmentStore(Protocol):
 
 
 class MemorySegments:
-    """Segments in memory. `cut_short` makes the next append stop in the middle, as a crash does."""
+    """Segments in memory. After `cut_short`, the next append stops in the middle, as in a crash."""
 
     def __init__(self) -> None:
         self._segments: dict[str, dict[int, bytearray]] = {}
@@ -84,7 +84,7 @@ class MemorySegments:
             raise OSError("cut short")
 
     def claim(self, stream: str) -> None:
-        """Do nothing: memory has one owner."""
+        """Do nothing: memory has only one writer."""
 
     def segments(self, stream: str) -> Sequence[tuple[int, int]]:
         return sorted((segment, len(data)) for segment, data in self._segments.get(stream, {}).items())
@@ -121,7 +121,7 @@ class _OpenBytes:
         return len(part)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no open file."""
 
 
 def directory_name(stream: str) -> str:
@@ -130,7 +130,7 @@ def directory_name(stream: str) -> str:
 
 
 def stream_name(directory: str) -> str:
-    """Return the stream whose segments are in a directory of that name."""
+    """Return the stream whose segments are in the directory with that name."""
     return directory.replace("%2F", "/").replace("%25", "%")
 
 

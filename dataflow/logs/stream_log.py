@@ -1,14 +1,14 @@
-"""Logs that are written: many streams, made durable together.
+"""Writers of logs: many streams, made durable together.
 
     logs = StreamLogs(store)
     log = logs.open("sessions", stream_type)
     log.append(batch)
-    logs.commit()       # what was appended to any stream is durable, and readers see it
-    log.trim(1000)      # rows up to 1000 are not needed: whole segments go
+    logs.commit()       # everything appended to any stream is durable and visible
+    log.trim(1000)      # rows up to 1000 are not needed: deletes whole segments
 
-A log has one writer. Rows that it has already are left out, so that a writer that begins again may repeat itself.
-A writer that cannot number its rows the same again commits them as epochs: `append_epoch` takes an epoch of a
-writer once, and readers see its rows all or none.
+A log has one writer. It skips rows that it already has, so that a restarted writer may repeat itself. A writer
+that cannot repeat its numbering commits rows as epochs: `append_epoch` takes each epoch of a writer once, and
+readers see all of its rows or none.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from .records import (
 )
 from .segments import SegmentAppend, SegmentStore
 
-# A stream log begins another segment when one has so many bytes.
+# Size after which a stream log begins another segment.
 stream_log_segment_bytes: Final = 64 * MIB
-# Writers whose epochs a log remembers; the one that has committed longest ago is forgotten.
+# Number of writers whose epochs a log remembers. Above that, it forgets the one with the oldest commit.
 stream_log_writers_max: Final = 64
 
 
@@ -58,7 +58,10 @@ class StreamLogs:
         segment_bytes: int = stream_log_segment_bytes,
         verify: bool = True,
     ) -> None:
-        """Without `verify` a log that is opened is read at its ends alone, unless its tail is torn."""
+        """`verify`: read a log completely when it is opened.
+
+        If False, only its ends are read, unless the tail is torn.
+        """
         self._store = store
         self._segment_bytes = segment_bytes
         self._verify = verify
@@ -66,10 +69,10 @@ class StreamLogs:
         self._failed = False
 
     def open(self, stream: str, kind: StreamType) -> StreamLog:
-        """Open a log for appending; a tail that a writer left torn is cut at its last whole record.
+        """Open a log for appending, and cut a torn tail after its last complete record.
 
-        Whoever wrote it before is refused from now on. Raises LeaseError if that cannot be, LogDamaged if a record
-        is rotten, InvalidQuery if the log has other columns.
+        The previous writer is refused from now on. Raises LeaseError if that is impossible, LogDamaged if a record
+        is corrupt, and InvalidQuery if the log has other columns.
         """
         assert stream not in self._open
         self._store.claim(stream)
@@ -77,14 +80,14 @@ class StreamLogs:
         return log
 
     def commit(self) -> None:
-        """Make durable what was appended to all logs, together.
+        """Make everything that was appended to any log durable.
 
-        If that fails, any part of it may be there: open the logs anew, and append again.
+        If this fails, any part of it may have been written: open the logs again, and repeat the appends.
         """
         assert not self._failed, "a commit has failed: open the logs anew"
         self._failed = True
         pending = [log.pending() for log in self._open.values()]
-        # Segments of one stream go one after the other, so that only the last can be torn.
+        # Segments of one stream are written one after the other, so that only the last can be torn.
         for appends in zip_longest(*pending):
             self._store.append_all([append for append in appends if append is not None])
         for log in self._open.values():
@@ -94,14 +97,14 @@ class StreamLogs:
 
 @dataclass(frozen=True)
 class _Transaction:
-    """Rows that count together, and the epochs that are committed when they are there."""
+    """Rows that count only together, and the epochs that they commit."""
 
     batches: Sequence[Batch]
     epochs: Mapping[str, int]
 
 
 class StreamLog:
-    """One stream, as its writer sees it. Made by `StreamLogs.open`."""
+    """One stream, as its writer sees it. `StreamLogs.open` creates it."""
 
     def __init__(
         self, store: SegmentStore, stream: str, kind: StreamType, segment_bytes: int, *, verify: bool
@@ -111,20 +114,20 @@ class StreamLog:
         self._kind = kind
         self._segment_bytes = segment_bytes
         self._appended: list[Batch | _Transaction] = []
-        #: The last row that was appended, and the last that is durable.
+        #: The last appended row, and the last durable row.
         self.last = self.durable = 0
-        # The latest epoch of each writer; the one that committed last is the last.
+        # The latest epoch of each writer, in the order of their last commits.
         self._epochs: dict[str, int] = {}
-        # The same as of what was encoded last.
+        # The same, as of the last encoded record.
         self._encoded_epochs: Mapping[str, int] = {}
-        # The segment that is appended to, None before the first, how long it is, and the latest time in the log.
+        # The segment that is appended to (None before the first), its length, and the latest time in the log.
         self._segment: int | None = None
         self._length = 0
         self._reached_us = _NEVER_US
         self._recover(verify=verify)
 
     def append(self, batch: Batch) -> None:
-        """Append rows; they are durable after the next commit."""
+        """Append rows. They are durable after the next commit."""
         fresh = batch.after(self.last)
         if fresh is None:
             return
@@ -140,7 +143,10 @@ class StreamLog:
         return self._epochs.get(writer)
 
     def append_epoch(self, writer: str, epoch: int, rows: Sequence[pa.RecordBatch]) -> bool:
-        """Append the rows of an epoch behind those that are there; False if it, or a later one, is there."""
+        """Append the rows of an epoch.
+
+        Return False if the log already has this epoch or a later one of the writer.
+        """
         if epoch <= self._epochs.get(writer, -1):
             return False
         batches = []
@@ -157,7 +163,7 @@ class StreamLog:
         return True
 
     def pending(self) -> list[SegmentAppend]:
-        """Return what is to be written, one append for each segment."""
+        """Return the pending writes, one append per segment."""
         joined: dict[int, list[bytes]] = {}
         together: list[Batch] = []
         together_bytes = 0
@@ -168,7 +174,7 @@ class StreamLog:
                 together, together_bytes = [], 0
             if isinstance(each, Batch):
                 together.append(each)
-                # Without the exact size, which takes longer than the rest.
+                # Estimated, since the exact size takes longer to compute than everything else here.
                 together_bytes += int(each.rows.get_total_buffer_size())
             elif each is not None:
                 self._put_transaction(each, joined)
@@ -179,7 +185,7 @@ class StreamLog:
         self.durable = self.last
 
     def trim(self, number: int) -> int:
-        """Drop the segments all of whose rows have numbers up to `number`; return how many went.
+        """Delete the segments whose rows all have numbers up to `number`, and return how many were deleted.
 
         The last segment stays.
         """
@@ -200,7 +206,7 @@ class StreamLog:
         self._reached_us, self._encoded_epochs = reached_us, each.epochs
 
     def _put_bytes(self, first: int, data: bytes, joined: dict[int, list[bytes]]) -> None:
-        """Put what belongs together into the segment that is appended to, or into a new one."""
+        """Add bytes that belong together to the current segment, or to a new one."""
         if self._segment is None or self._length + len(data) > self._segment_bytes:
             start = schema_record(self._kind.schema, self._kind.time, first, self._reached_us)
             if self._encoded_epochs:
@@ -212,7 +218,7 @@ class StreamLog:
     # -- recovery ---------------------------------------------------------------------------------------
 
     def _recover(self, *, verify: bool) -> None:
-        """Find the last row; cut what a writer that died has left in the middle of a record."""
+        """Find the last row, and cut an incomplete record of a writer that died."""
         for segment, length in reversed(self._store.segments(self._stream)):
             if (not verify and self._recover_from_ends(segment, length)) or self._recover_whole(segment, length):
                 self._epochs = dict(self._encoded_epochs)
@@ -220,7 +226,7 @@ class StreamLog:
                 return
 
     def _recover_from_ends(self, segment: int, length: int) -> bool:
-        """Read what a segment begins and ends with; False if that does not suffice."""
+        """Recover from the beginning and the end of a segment. Return False if that is not enough."""
         tail = min(length, stream_log_tail_bytes)
         end = memoryview(self._store.read(self._stream, segment, length - tail, tail))
         last = last_record(end)
@@ -234,7 +240,7 @@ class StreamLog:
         return True
 
     def _recover_whole(self, segment: int, length: int) -> bool:
-        """Read all of a segment; False if no row of it was committed, and it is gone."""
+        """Recover from a whole segment. If it has no committed row, delete it and return False."""
         data = memoryview(self._store.read(self._stream, segment, 0, length))
         try:
             torn = torn_at(data)
@@ -246,7 +252,7 @@ class StreamLog:
         heads = list(committed_records(data))
         rows = [head for head in heads if head.rows]
         if found is None or not rows:
-            # The segment was begun and no row of it was written.
+            # The segment was created, but no row was committed to it.
             self._store.delete(self._stream, segment)
             return False
         self._require(found[0])
@@ -267,7 +273,7 @@ class StreamLog:
 
 
 def trim(store: SegmentStore, stream: str, number: int) -> int:
-    """Drop the segments all of whose rows have numbers up to `number`, but the last; return how many went."""
+    """Delete the segments whose rows all have numbers up to `number`, except the last. Return how many."""
     gone = 0
     for (segment, _), (following, _) in pairwise(store.segments(stream)):
         if following - 1 <= number:

@@ -1,8 +1,9 @@
 """The log of a unit: its outputs, and the control tuples of its windows, each as a stream log.
 
-Rows of the output are durable before the tuples that speak of them. Each start of a unit, and each try after a
-failure, writes a log of its own, whose number is higher; its first commit has all windows, and once that is there
-the logs before it go. So a writer that was taken for dead and goes on harms nobody, and none waits for another.
+Rows of the output are durable before the tuples that refer to them. Each start of a unit, and each attempt after a
+failure, writes a separate log with a higher number. Its first commit contains all windows; once that is durable,
+the older logs are deleted. So a writer that was wrongly considered dead does no harm, and no writer waits for
+another.
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ class UnitLogWriter:
         *,
         segment_bytes: int = cec_segment_bytes,
     ) -> None:
-        """`threads`: where it writes; without them whoever appends does."""
+        """`threads`: where it writes. Without it, the thread that appends writes."""
         self._store, self._unit, self._incarnation = store, unit, incarnation
         self._threads, self._segment_bytes = threads, segment_bytes
-        # Logs that this start has begun.
+        # Number of logs that this start has begun.
         self._begun = 0
         self._logs: StreamLogs | None = None
         self._results: dict[str, StreamLog] = {}
@@ -131,9 +132,9 @@ class UnitLogWriter:
 
 
 def read_unit_log(store: SegmentStore, unit: str, before: CheckpointId) -> LoadedLog | None:
-    """Return what a unit begins with, of the logs of its starts before `before`; None if there is none.
+    """Load the newest log of a unit's starts before `before`; None if there is none.
 
-    Raises LogDamaged if a record is rotten, FileNotFound if a log is trimmed meanwhile by a writer that goes on.
+    Raises LogDamaged if a record is corrupt, and FileNotFound if a live writer trims the log meanwhile.
     """
     limit = sequence_of((before[0], 1))
     found = {_sequence(unit, stream) for stream in store.streams()}
@@ -145,7 +146,7 @@ def read_unit_log(store: SegmentStore, unit: str, before: CheckpointId) -> Loade
 
 
 def _read(store: SegmentStore, unit: str, sequence: int) -> LoadedLog | None:
-    """Read one log backwards, until each window that is open was found."""
+    """Read one log backwards, until every open window was found."""
     detail: CommitDetail | None = None
     windows = 0
     found: list[pa.Table] = []
@@ -187,7 +188,7 @@ def _read(store: SegmentStore, unit: str, sequence: int) -> LoadedLog | None:
 
 
 def _results(store: SegmentStore, unit: str, sequence: int, detail: CommitDetail) -> dict[str, list[Batch]]:
-    """Read the rows of each output that somebody may ask for. Outputs are in the order of their logs."""
+    """Read the rows of each output that consumers may request. Outputs are in the order of their logs."""
     found: dict[str, list[Batch]] = {}
     for at, (stream, last) in enumerate(detail.results.items()):
         if last > detail.floors[stream]:
@@ -197,7 +198,7 @@ def _results(store: SegmentStore, unit: str, sequence: int, detail: CommitDetail
 
 
 class _Search:
-    """The search for the newest tuple of each window, from the end of a log to its beginning."""
+    """The search for the newest tuple of each window, from the end of a log backwards."""
 
     def __init__(self) -> None:
         self.open_windows = 0
@@ -206,7 +207,7 @@ class _Search:
         self._known: Groups | None = None
 
     def take(self, rows: pa.RecordBatch, closed_before: int) -> pa.Table:
-        """Return the footprints of windows that are open and were not found before."""
+        """Return the footprints of open windows that were not found before."""
         table = pa.Table.from_batches([rows])
         ids = [name for name in table.column_names[len(HEAD) :] if not name.startswith(STATE)]
         if self._known is None:
@@ -245,7 +246,7 @@ class _Search:
 
 
 def _results_part(at: int) -> str:
-    """Return the name of the log of an output, given its place in the unit's plan."""
+    """Return the name of the log of an output, given the output's index in the unit's plan."""
     return _RESULTS if at == 0 else f"{_RESULTS}-{at + 1}"
 
 
@@ -254,7 +255,7 @@ def _stream(unit: str, sequence: int, part: str) -> str:
 
 
 def _sequence(unit: str, stream: str) -> int | None:
-    """Return the number of a log of a unit, given the name of one of its streams."""
+    """Return the number of a unit's log, given the name of one of its streams."""
     name, _, rest = stream.rpartition(" ")
     owner, _, number = name.rpartition(" ")
     if rest.partition("-")[0] not in (_RESULTS, _WINDOWS) or owner != unit or not number.isdigit():

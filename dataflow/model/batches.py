@@ -11,7 +11,7 @@ import pyarrow as pa
 from peacefs.protocol.errors import OperatorFailed
 from peacefs.protocol.limits import MIB
 
-# Larger batches are cut before they are sent, and a row that is longer than this is refused.
+# Larger batches are cut before they are sent. A single row that is longer than this is refused.
 dataflow_batch_bytes_max: Final = 16 * MIB
 dataflow_row_bytes_max: Final = 128 * MIB
 
@@ -19,28 +19,28 @@ dataflow_row_bytes_max: Final = 128 * MIB
 class Position(NamedTuple):
     """A place on a stream: the number of the last row before it, within one numbering.
 
-    A stream is numbered from 1. A producer that starts over without its past, or whose rows after a failure are
-    not to be taken for the same as those before it, begins another numbering: `lineage` tells them apart.
+    A stream is numbered from 1. If a producer starts over without its past, or its rows after a failure must not
+    be taken for those before, it begins another numbering. `lineage` distinguishes the numberings.
     """
 
     lineage: int
     number: int
 
 
-#: Before every row.
+#: Before the first row.
 START = Position(0, 0)
-#: In no numbering: a producer that is asked for the rows after it gives the oldest that it has.
+#: Belongs to no numbering. A producer that is asked for the rows after it sends from the oldest row that it has.
 OLDEST = Position(-1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows with the numbers `first` to `last`. A tuple of the papers is a row here, as in Spark."""
+    """Rows with the numbers `first` to `last`. What the papers call a tuple is called a row here, as in Spark."""
 
     first: int
     rows: pa.RecordBatch
     last: int = field(init=False, repr=False, compare=False)
-    #: The number that Arrow takes longest to tell of a few rows, once it was asked for.
+    #: Cached, because Arrow is slow to compute it for small batches.
     _bytes: int = field(default=-1, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Batch:
         return self._bytes
 
     def between(self, first: int, last: int) -> Batch | None:
-        """Return the part with numbers from `first` to `last`; None if there is none. Copies no rows."""
+        """Return the rows with numbers from `first` to `last`; None if there are none. Copies no rows."""
         first, last = max(first, self.first), min(last, self.last)
         if first > last:
             return None
@@ -65,12 +65,12 @@ class Batch:
         return Batch(first, self.rows.slice(first - self.first, last - first + 1))
 
     def after(self, number: int) -> Batch | None:
-        """Return the part with numbers above `number`; None if there is none."""
+        """Return the rows with numbers above `number`; None if there are none."""
         return self.between(number + 1, self.last)
 
 
 def pieces(stream: str, batch: Batch) -> Iterator[Batch]:
-    """Yield rows in batches that can be sent. Raises OperatorFailed for a row that cannot."""
+    """Yield rows in batches that are small enough to be sent. Raises OperatorFailed if one row is too large."""
     if batch.bytes <= dataflow_batch_bytes_max:
         yield batch
     elif batch.first < batch.last:

@@ -1,4 +1,4 @@
-"""Classes of operators by what a failure may do to their output (HA, section 3.2), and kinds of recovery (3.1)."""
+"""Classes of operators, by how a failure can affect their output (HA, 3.2), and kinds of recovery (HA, 3.1)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from enum import Enum, IntEnum
 
 
 class OperatorClass(IntEnum):
-    """Each class contains those before it."""
+    """Each class includes those before it."""
 
-    #: Restarted empty at an earlier point, it produces the same rows again: filter, map, join without timeout.
+    #: If restarted empty at an earlier point, it produces the same rows again: filter, map, join without timeout.
     REPEATABLE = 1
-    #: Restarted empty, it produces the same rows from some row on: sort, resample, windows aligned to time.
+    #: If restarted empty, it produces the same rows from some row on: sort, resample, windows aligned to time.
     CONVERGENT_CAPABLE = 2
-    #: From the same state and the same rows on each input it produces the same: windows aligned to a count.
+    #: From the same state and the same rows on each input, it produces the same output: windows aligned to a
+    #: count.
     DETERMINISTIC = 3
-    #: Its output depends on how its inputs interleave, on when they arrive, or on chance: union, timeouts.
+    #: Its output depends on how its inputs interleave, on arrival times, or on chance: union, timeouts.
     ARBITRARY = 4
 
     def __str__(self) -> str:
@@ -23,20 +24,20 @@ class OperatorClass(IntEnum):
 
 
 def most_general(classes: Iterable[OperatorClass]) -> OperatorClass:
-    """Return the class of a network: that of its most general operator."""
+    """Return the class of a network, which is that of its most general operator."""
     return max(classes, default=OperatorClass.REPEATABLE)
 
 
 class Recovery(Enum):
-    """The output of a run with a failure, compared with one without (HA, Figure 2), from best to worst."""
+    """How the output of a run with a failure differs from one without (HA, Figure 2), best first."""
 
     #: The same rows, each once, in the same order.
     PRECISE = "precise"
-    #: Some rows again, as they were.
+    #: Some rows are repeated unchanged.
     REPEATING = "repeating"
-    #: Some rows again and different; after them as without a failure.
+    #: Some rows are repeated and differ. After them, the output is as without a failure.
     CONVERGENT = "convergent"
-    #: Rows that no run without a failure has, and they go on; nothing is lost.
+    #: No rows are lost, but from the failure on the rows may differ from every run without a failure.
     DIVERGENT = "divergent"
     #: Rows are lost.
     GAP = "gap"

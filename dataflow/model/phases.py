@@ -1,8 +1,8 @@
-"""Phases: the small part of an operator's state that the rows it keeps do not show.
+"""Phases: the small part of an operator's state that cannot be derived from recent rows.
 
-A window of rows begins where the count of its key says, and a timeout closes windows that no row has closed. An
-operator that begins empty in the middle of its input, and is given the phases that it had there, has the same
-windows from there on. What was noted later replaces what was noted before, key by key.
+Examples: the position within a window of a number of rows depends on the count of all rows of its key, and a
+timeout closes windows that no row has closed. If an operator begins empty in the middle of its input, and gets the
+phases that it had there, it has the same windows from there on. Later phases of a key replace earlier ones.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import pyarrow as pa
 
 from peacefs.protocol.errors import ProtocolViolation
 
-#: Names of columns that are no part of the key begin so.
+#: Prefix of columns that are not part of the key.
 _VALUE = "__"
 
 
 @dataclass(frozen=True)
 class Phases:
-    """Changes of an operator's phases since some moment, or all of them."""
+    """Changes of an operator's phases since some moment, or all of its phases."""
 
-    #: True if the phases of keys before are gone.
+    #: True if the earlier phases of keys were removed.
     cleared: bool = False
-    #: A row for each key that changed: key columns, then a value.
+    #: One row per changed key: the key columns, then a value.
     keys: pa.Table | None = None
-    #: Values that the operator has once, as they are now; None if they did not change.
+    #: The current values that do not belong to a key; None if they did not change.
     values: tuple[int | None, ...] | None = None
 
     def then(self, later: Phases) -> Phases:
-        """Return these changes followed by later ones."""
+        """Combine these changes with later ones."""
         values = self.values if later.values is None else later.values
         if later.cleared or self.keys is None:
             return Phases(self.cleared or later.cleared, later.keys, values)
@@ -52,7 +52,7 @@ def last_of_keys(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def pack(phases: Mapping[str, Phases]) -> bytes:
-    """Return phases of operators as bytes; none where there are none."""
+    """Encode phases of operators as bytes; empty if there are none."""
     if not phases:
         return b""
     return msgspec.msgpack.encode(
@@ -61,7 +61,7 @@ def pack(phases: Mapping[str, Phases]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Phases]:
-    """Return what `pack` was given. Raises ProtocolViolation for other bytes."""
+    """Decode the result of `pack`. Raises ProtocolViolation for other bytes."""
     if not data:
         return {}
     try:

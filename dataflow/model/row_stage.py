@@ -8,11 +8,11 @@ from enum import IntEnum
 class RowStage(IntEnum):
     """Stages of a row on its way to a destination."""
 
-    #: The producer has put it into the buffer.
+    #: The producer has put the row into its buffer.
     PRODUCED = 0
-    #: It was given to the connection.
+    #: The row was passed to the connection.
     SENT = 1
-    #: The destination has it in memory: level 0 of upstream backup.
+    #: The destination has the row in memory: level 0 of upstream backup.
     RECEIVED = 2
-    #: The destination never needs it again, whatever fails: level 1 of upstream backup, SGuard's checkpoints.
+    #: The destination never needs the row again, whatever fails: level 1 of upstream backup, SGuard's checkpoints.
     SAFE = 3

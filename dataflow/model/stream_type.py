@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from peacefs.protocol.errors import InvalidQuery
 
-#: Times are microseconds since 1970, as Spark's are.
+#: Times are microseconds since 1970, as in Spark.
 TIME = pa.timestamp("us")
 
 
@@ -33,7 +33,7 @@ class StreamType:
             raise InvalidQuery(f"the time column {self.time!r} has type {kind}: it has to be {TIME}")
 
     def require(self, columns: Iterable[str], purpose: str) -> None:
-        """Raise InvalidQuery unless the stream has `columns`, which are wanted for `purpose`."""
+        """Raise InvalidQuery unless the stream has `columns`. `purpose` is named in the message."""
         for column in columns:
             if column not in self.schema.names:
                 raise InvalidQuery(
@@ -41,10 +41,10 @@ class StreamType:
                 )
 
     def conform(self, given: object) -> pa.RecordBatch:
-        """Return rows that a source gave as rows of this type, with the columns in order and of their types.
+        """Convert rows of a source to this type: order the columns, and cast them.
 
-        A column may have another width of its type (int32 for int64), as long as no value changes. Raises
-        InvalidQuery with the difference.
+        A column may have another width of its type (int32 for int64), if no value changes. Raises InvalidQuery
+        with the difference.
         """
         rows: pa.RecordBatch
         if isinstance(given, pa.Table):
@@ -93,7 +93,7 @@ _FAMILIES = (
 
 
 def _converted(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Return a column with the type of `field`, from a type of the same family or from nulls alone."""
+    """Convert a column to the type of `field`, from a type of the same family or from a column of nulls."""
     if column.type == field.type:
         return column
     if pa.types.is_null(column.type) or any(same(column.type) and same(field.type) for same in _FAMILIES):

@@ -1,5 +1,5 @@
-"""Operators: batches in, batches out, state in the structures that they are given. No I/O, no clock.
+"""Operators: batches in, batches out. State is kept in structures that the unit provides. No I/O, no clock.
 
-Begin with `interface.py`. An operator's rows depend on its input rows and on time events alone, never on how rows
-were cut into batches, so that a replay in other batches gives the same.
+Begin with `interface.py`. An operator's output depends only on its input rows and time events, never on how rows
+were cut into batches. So a replay with other batches gives the same output.
 """

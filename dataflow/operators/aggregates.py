@@ -1,7 +1,7 @@
-"""Aggregate functions as accumulators that can be merged: what a batch gives, how two merge, what is shown.
+"""Aggregate functions as accumulators that can be merged: the value of a batch, the merge of two, and the result.
 
-Whole numbers are added up exactly; a sum that does not fit into its column stops the query. Of floating-point
-numbers NaN is the highest (decision 61).
+Integers are added exactly; a sum that does not fit into its column stops the query. Among floating-point numbers
+NaN is the highest (decision 61).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from .value_order import has_order, order_of, values_of
 Function = Literal["count", "sum", "min", "max", "mean"]
 Merged = Callable[[str], pa.ChunkedArray]
 
-#: Columns that are computed from one of the rows have names of these and of that one. No user's name begins so.
+#: A column that is computed from another has one of these prefixes and the other's name. No user's column name
+#: begins like that.
 _LOW: Final = "\0low "
 _HIGH: Final = "\0high "
 _ORDER: Final = "\0order "
@@ -34,8 +35,9 @@ _COMPUTED: Final = {_LOW: low_part, _HIGH: high_part, _ORDER: order_of}
 
 @dataclass(frozen=True)
 class Aggregation:
-    """One column of the result. Sums and means of floating-point numbers depend on the order of rows, in their
-    last bits; all others do not.
+    """One column of the result.
+
+    The last bits of floating-point sums and means depend on the order of rows. All other results do not.
     """
 
     function: Function
@@ -43,7 +45,7 @@ class Aggregation:
     name: str
 
     def alias(self, name: str) -> Aggregation:
-        """Give the column of the result another name."""
+        """Return the same aggregation with another name for its column."""
         return replace(self, name=name)
 
     def result_type(self, stream: StreamType) -> pa.DataType:
@@ -115,15 +117,15 @@ class Aggregation:
 
 
 def _is_narrow(kind: pa.DataType) -> bool:
-    """Return whether a sum of so many numbers as can be added up has room in 64 bits."""
+    """Return True if the sum of the maximum number of values of a type fits into 64 bits."""
     return bool(kind.bit_width <= 32)
 
 
 class AggregatedColumns:
-    """The columns of rows that accumulators read, some of them computed from one of the rows."""
+    """The columns that accumulators read. Some of them are computed from a column of the rows."""
 
     def __init__(self, keys: Sequence[str], accumulators: Iterable[Accumulator], otherwise: str) -> None:
-        """`otherwise` is a column to take where none is read, so that rows can be counted."""
+        """`otherwise`: the column to use if the accumulators read none, so that rows can be counted."""
         read = (each.column for each in accumulators if each.column is not None)
         self._names = list(dict.fromkeys([*keys, *read])) or [otherwise]
 

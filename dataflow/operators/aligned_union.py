@@ -1,8 +1,9 @@
-"""Union of streams for what judges rows by their times: none of them makes rows of another late.
+"""Union for operators that judge rows by their times: no input makes rows of another input late.
 
-A row waits until every other input has come as far, or has ended. The progress of a stream at a row is the latest
-time up to there. Rows leave in the order of their progress; those of one progress in the order of the inputs. The
-union has so come to the least of what its inputs have come to, however these interleave.
+A row waits until every other input has reached the same progress, or has ended. The progress of a stream at a row
+is the latest time up to that row. Rows leave in the order of their progress; rows with the same progress leave in
+the order of the inputs. The progress of the union is thus the lowest progress of its inputs, however they
+interleave.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _PROGRESS = "\0progress"
 
 @dataclass(frozen=True)
 class AlignedUnion(OperatorSpecification):
-    """A union that something reads which judges rows by their times."""
+    """A union whose output is read by an operator that judges rows by their times."""
 
     kind: ClassVar[str] = "union"
     operator_class = OperatorClass.ARBITRARY
@@ -72,13 +73,14 @@ class _Aligning(Operator):
         return earliest(self._stamps[port].oldest, self._latest[port].stamp)
 
     def _release(self) -> Iterable[Rows]:
-        """Return the rows that no row of another input can come before."""
+        """Return the rows that no later row of another input can precede."""
         progress = self._progress.get()
         parts = [self._split(port, progress) for port in range(len(progress))]
         if not any(part.num_rows for part in parts):
             return ()
         together = pa.concat_tables(parts)
-        # Stable: rows of one progress are in the order of the inputs, and those of one input keep theirs.
+        # Stable sort: rows with the same progress stay in the order of the inputs, and rows of one input keep
+        # their order.
         order = np.argsort(together.column(_PROGRESS).to_numpy(), kind="stable")
         batches: list[Rows] = (
             together.drop_columns([_PROGRESS]).take(pa.array(order)).combine_chunks().to_batches()
@@ -86,8 +88,9 @@ class _Aligning(Operator):
         return batches
 
     def _split(self, port: int, progress: Sequence[int]) -> pa.Table:
-        """Remove the rows of an input that may leave, which are the first, and return them."""
-        # Of rows with one progress those of earlier inputs leave first: the earlier ones have to be past it.
+        """Remove the rows of an input that may leave (its first ones), and return them."""
+        # Rows of earlier inputs leave before rows with the same progress here, so earlier inputs must be past that
+        # progress.
         until = min([*(each - 1 for each in progress[:port]), *progress[port + 1 :]], default=ENDED_US)
         waiting = self._waiting[port].table()
         count = int(compute.sum(compute.less_equal(waiting.column(_PROGRESS), until)).as_py() or 0)

@@ -1,7 +1,8 @@
 """Aggregates over windows of a number of rows, by key.
 
-Rows of a key are counted. Each belongs to a *pane*, as many rows as no window cuts, whose accumulators are kept by
-key and pane; the row that completes a window merges its panes. Everything is done for a batch at a time.
+Rows of each key are counted. Each row belongs to a *pane*, the largest number of rows that no window splits.
+Accumulators are kept per key and pane, and the row that completes a window merges its panes. All work is done per
+batch.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _WINDOW = "__window"
 _LAST = "__last"
 _ROWS = "__rows"
 _STAMP = "__stamp"
-# The oldest stamp is looked for among all panes; the more there are the more seldom.
+# `oldest` searches all panes for the oldest stamp. For every this many panes, one call skips the search.
 _PANES_PER_CALL = 10_000
 _Numbers = NDArray[np.int64]
 
@@ -45,7 +46,7 @@ class AggregateCountWindows(OperatorSpecification):
     size_rows: int
     advance_rows: int
     aggregations: tuple[Aggregation, ...]
-    #: Emit the rows of a key whose window is open when no row of any key came for so long.
+    #: If no row of any key arrives for this long, emit the rows of each key with an open window.
     timeout_us: int | None = None
 
     @property
@@ -73,10 +74,10 @@ class AggregateCountWindows(OperatorSpecification):
 
 
 class _CountWindows(Operator):
-    """The operator as it runs: it numbers the rows of each key, and emits windows that are complete.
+    """The running operator: it numbers the rows of each key, and emits complete windows.
 
-    Its state is the number of rows of each key, and the accumulators of each key and pane. A pane goes when no
-    later window contains it. What it emits does not depend on how rows are cut into batches, unless there is a
+    Its state is the number of rows of each key, and the accumulators of each key and pane. A pane is removed when
+    no later window contains it. Its output does not depend on how rows are cut into batches, unless there is a
     timeout. Its unit calls it, one batch at a time.
     """
 
@@ -99,11 +100,11 @@ class _CountWindows(Operator):
         self._keeps_stamps = state.keeps_stamps
         self._oldest: int | None = None
         self._calls_before_look = 0
-        # Rows that came, by key.
+        # Number of rows so far, by key.
         self._counts = state.groups("counts", keys, [Accumulator(_ROWS, "rows", pa.int64())])
         self._panes = state.groups("panes", keys.append(pa.field(_PANE, pa.int64())), accumulators)
         self._idle_since = state.cell("idle since", None)
-        # Keys that had rows since phases were asked for, with the number of rows that they had then.
+        # Keys that had rows since phases were last requested, with their number of rows.
         self._counted: list[pa.Table] = []
         self._cleared = False
 
@@ -117,7 +118,7 @@ class _CountWindows(Operator):
             assert self.stamp is not None
             kept = kept.append_column(_STAMP, pa.array(np.full(rows.num_rows, self.stamp)))
             self._oldest = earliest(self._oldest, self.stamp)
-        # Rows of windows that began before the operator did have numbers below 0.
+        # Rows of windows that began before the operator began have negative numbers.
         between = (numbers % advance >= size) | (numbers < 0)
         if between.any():
             kept = kept.filter(pa.array(~between))
@@ -151,7 +152,8 @@ class _CountWindows(Operator):
             self._idle_since.set(phases.values[0])
         if phases.keys is None:
             return
-        # Windows that are open already end in vain: a key begins so many rows before its next window.
+        # Windows that are open at this point are not emitted. A key's row number is negative until its next window
+        # begins.
         place = phases.keys.column(_ROWS).to_numpy()
         numbers = pa.array(np.where(place > 0, place - self._of.advance_rows, 0))
         keys = phases.keys.set_column(phases.keys.column_names.index(_ROWS), _ROWS, numbers)
@@ -170,11 +172,11 @@ class _CountWindows(Operator):
         return self._emit_open()
 
     def end(self, port: int) -> Iterable[Rows]:
-        # No row will come for any time.
+        # No more rows will arrive, so treat the end like a timeout.
         return () if self._of.timeout_us is None else self._emit_open()
 
     def _emit_open(self) -> Iterable[Rows]:
-        """Emit the rows of each key whose window is open, and begin all windows anew."""
+        """Emit the rows of each key with an open window, and start all windows again."""
         panes = self._panes.between(0, 1)
         self._panes.clear()
         self._counts.clear()
@@ -191,8 +193,8 @@ class _CountWindows(Operator):
         return self._shown(merged, merged, merged.column(_LAST))
 
     def _number(self, rows: Rows) -> _Numbers:
-        """Return which row of its key each row is, from 0."""
-        # Without keys any column will do: it is not looked at.
+        """Return the number of each row within its key, from 0."""
+        # Without keys, use any column; its values are not read.
         keys = rows.select(list(self._of.keys) or [self._time])
         codes = key_codes(keys.columns) if self._of.keys else np.zeros(rows.num_rows, np.int64)
         _, firsts, codes = np.unique(codes, return_index=True, return_inverse=True)

@@ -1,7 +1,7 @@
-"""Exact sums and means of whole numbers of any width.
+"""Exact sums and means of integers of any width.
 
-A number of 64 bits is two parts: its low 32 bits, and what stands above them with the sign. Each part is added up
-by itself, in 64 bits, which have room for the parts of 2^31 numbers.
+A 64-bit number is split into two parts: its low 32 bits, and the higher bits with the sign. Each part is summed
+separately in 64 bits, which is enough for 2^31 numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Words: TypeAlias = NDArray[np.int64]
 
 _LOW_BITS: Final = 32
 _LOW: Final = 2**_LOW_BITS - 1
-#: Whole numbers of so many bits are float64 as they are.
+#: Integers of up to this many bits are exact as float64.
 _FLOAT_BITS: Final = 53
 
 
@@ -31,13 +31,13 @@ def low_part(numbers: pa.Array) -> pa.Array:
 
 
 def high_part(numbers: pa.Array) -> pa.Array:
-    """Return what stands above the low 32 bits of int64 or uint64 numbers. Nulls stay."""
+    """Return the bits above the low 32 of int64 or uint64 numbers. Nulls stay."""
     words, gone = _words(numbers)
     return pa.array((words >> words.dtype.type(_LOW_BITS)).astype(np.int64), mask=gone)
 
 
 class ExactSums:
-    """Sums of several groups: `low` and `high` are the sums of parts, `counts` how many numbers were added up."""
+    """Sums of several groups: `low` and `high` are the sums of the parts, `counts` the number of values."""
 
     def __init__(self, low: Words, high: Words, counts: Words) -> None:
         most = int(counts.max(initial=0))
@@ -51,7 +51,7 @@ class ExactSums:
         self._low = low & _LOW
 
     def sums(self, kind: pa.DataType) -> pa.Array:
-        """Return the sums as int64 or uint64; null of no values. Raises OverflowError if one does not fit."""
+        """Return the sums as int64 or uint64; null for groups without values. Raises OverflowError."""
         first, last = (0, _LOW) if pa.types.is_unsigned_integer(kind) else (-(2**31), 2**31 - 1)
         wrong = np.flatnonzero((self._high < first) | (self._high > last))
         if len(wrong):
@@ -63,12 +63,12 @@ class ExactSums:
         return pa.array(words.view(kind.to_pandas_dtype()), kind, mask=self._counts == 0)
 
     def means(self) -> pa.Array:
-        """Return the means, each the float64 that is nearest; null of no values."""
+        """Return the means, each rounded to the nearest float64; null for groups without values."""
         counts = np.maximum(self._counts, 1)
         small = np.abs(self._high) < 2 ** (_FLOAT_BITS - _LOW_BITS - 1)
         means = ((self._high << _LOW_BITS) + self._low) / counts
         for at in np.flatnonzero(~small).tolist():
-            # Python rounds a quotient of whole numbers once.
+            # Python rounds the quotient of two integers only once.
             means[at] = self._total(at) / int(counts[at])
         return pa.array(means, mask=self._counts == 0)
 

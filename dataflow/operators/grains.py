@@ -1,9 +1,9 @@
-"""Sequence numbers of rows in partitioned stages, and grains: how order outlives a partition (Flux 4.1).
+"""Sequence numbers of rows in partitioned stages, and grains: how order survives a partition (Flux 4.1).
 
-Rows that enter the first stage are numbered, and each keeps its number while it goes from stage to stage, so that
-those who read several partitions put rows back into their order. A *grain* is a run of rows that ends with a
-*mark*, a row of its own which every partition gets: it says that no earlier rows come any more. Within a unit each
-batch is one grain. So it does not matter how rows were cut on their way, and replicas make the same rows.
+Rows are numbered when they enter the first stage, and keep their numbers from stage to stage. So a reader of
+several partitions can restore the order. A *grain* is a run of rows that ends with a *mark*. A mark is a separate
+row, sent to every partition, which says that no earlier rows follow. Within a unit each batch is one grain. So it
+does not matter how rows were cut in transit, and replicas make the same rows.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 SEQUENCE = "__sequence"
-#: The second part of a compound number: of a pair of rows, or the place among those made of one row.
+#: The second part of a compound number: the second row of a pair, or the index among the rows made from one row.
 WITHIN = "__within"
 HIDDEN = (SEQUENCE, WITHIN)
-#: In the column `WITHIN`, a mark: after all rows of its number.
+#: The value of `WITHIN` in a mark. It sorts a mark after all rows with its number.
 MARK = 2**62
 
 Numbers: TypeAlias = NDArray[np.int64]
 
 
 def sequenced(kind: StreamType) -> StreamType:
-    """Return the type of a stream with the columns of sequence numbers."""
+    """Return the type of a stream with the columns of sequence numbers added."""
     schema = kind.schema
     for name in HIDDEN:
         schema = schema.append(pa.field(name, pa.int64()))
@@ -56,7 +56,7 @@ def without_numbers(rows: Rows) -> Rows:
 
 
 def marks(schema: pa.Schema, sequence: Sequence[int]) -> Rows:
-    """Return marks as rows of a schema with sequence numbers."""
+    """Return marks as rows of a schema that has sequence numbers."""
     given = {SEQUENCE: pa.array(sequence, pa.int64()), WITHIN: pa.array([MARK] * len(sequence), pa.int64())}
     columns = [given.get(field.name) for field in schema]
     return pa.RecordBatch.from_arrays(
@@ -69,7 +69,7 @@ def marks(schema: pa.Schema, sequence: Sequence[int]) -> Rows:
 
 
 def one_batch(schema: pa.Schema, batches: Sequence[Rows]) -> Rows:
-    """Return rows as one batch."""
+    """Combine batches into one."""
     if len(batches) == 1:
         return batches[0]
     made = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
@@ -77,13 +77,13 @@ def one_batch(schema: pa.Schema, batches: Sequence[Rows]) -> Rows:
 
 
 class Grains:
-    """Rows of several inputs, which come in any pieces, and leave grain by grain of all inputs."""
+    """Collects rows of several inputs, in any pieces, and returns them one grain of every input at a time."""
 
     def __init__(self, state: OperatorState, schemas: Sequence[pa.Schema]) -> None:
         self._schemas = schemas
         self._rows = [state.rows(f"input {port}", schema) for port, schema in enumerate(schemas)]
         self._ended = state.cell("ended", [False] * len(schemas))
-        # The lengths of the grains that are here whole, of each input.
+        # For each input, the lengths of its complete grains.
         self._whole = [deque(_lengths(rows.table())) for rows in self._rows]
 
     def add(self, port: int, rows: Rows) -> None:
@@ -101,11 +101,11 @@ class Grains:
         self._ended.set(ended)
 
     def has_ended(self, port: int) -> bool:
-        """Return whether an input has no grain left, and gets none."""
+        """Return True if an input has no grain left and will get none."""
         return bool(self._ended.get()[port]) and not self._whole[port]
 
     def take(self) -> Iterator[tuple[int, Rows]]:
-        """Take the next grain of each input that has not ended; nothing if one has to be waited for."""
+        """Take the next grain of each input that has not ended. Return nothing if a grain is still missing."""
         if not self.ready:
             return
         for port, lengths in enumerate(self._whole):
@@ -122,7 +122,7 @@ class Grains:
 
     @property
     def ready(self) -> bool:
-        """True if `take` gives grains."""
+        """True if `take` would return grains."""
         return any(self._whole) and self.settled
 
 

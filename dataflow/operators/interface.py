@@ -1,7 +1,7 @@
-"""Operators: what a query says of them, and what runs.
+"""Operators: their specification in a query, and what runs.
 
-A *specification* is a value: it is compared when a query is restarted and is sent to nodes. `start` makes an
-operator that runs, which finds its state as it left it.
+A *specification* is a value: it is compared when a query is restarted, and it is sent to nodes. `start` creates
+the running operator, which finds its state as it left it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 
 class OperatorSpecification(ABC):
-    #: The operator's name in messages and in names made for it.
+    #: The operator's name in messages and in generated names.
     kind: ClassVar[str]
-    #: True if a row counts less when rows with later times came before it.
+    #: True if a row can be treated as late because rows with later times came before it.
     judges_times: ClassVar[bool] = False
 
     @property
@@ -32,27 +32,27 @@ class OperatorSpecification(ABC):
 
     @property
     def wants_chance(self) -> bool:
-        """True if it draws numbers from `OperatorState.chance`, which is seeded for each event of its unit."""
+        """True if it draws from `OperatorState.chance`, which is seeded for each event of its unit."""
         return False
 
     @property
     def keeps_phases(self) -> bool:
-        """True if it comes to the state that it had only when it begins with the phases that it had."""
+        """True if it needs its earlier phases to restore its state."""
         return False
 
     @property
     def unrecorded(self) -> str | None:
-        """Return why a replay of the same events may give other rows; None if it gives the same."""
+        """The reason why a replay of the same events may give other rows; None if it gives the same rows."""
         return None
 
     @property
     def bounds_causes(self) -> bool:
-        """Return whether it is known which rows its state depends on, so that `oldest` can say so."""
+        """True if it is known which rows its state depends on, so that `oldest` can return them."""
         return True
 
     @property
     def unique(self) -> tuple[str, ...]:
-        """Name the columns that tell its rows apart, if from the same rows it makes the same in any order."""
+        """The columns that identify its rows, if it makes the same rows from the same input but in any order."""
         return ()
 
     @abstractmethod

@@ -1,9 +1,10 @@
 """Windowed join of two streams: pairs of rows with equal keys whose times differ by at most a window.
 
-To be the same whatever the order of arrival, it takes the rows of both inputs in the order of their *progress*,
-the latest time that their stream had reached (the left one first if both have reached the same): a row waits until
-the other input is as far. A pair comes when the later of its two rows is taken, and has the later of their times.
-A row that comes after a later one of its stream may lack pairs: those it should have met may be gone.
+The result must not depend on the order of arrival. So the join takes the rows of both inputs in the order of their
+*progress*, the latest time that their stream had reached; with equal progress the left row comes first. A row
+waits until the other input has come as far. A pair is emitted when the later of its two rows is taken, and has the
+later of their times. A row that arrives after a later one of its stream may miss pairs, because the rows it should
+have met may be gone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .stamps import CountedStamps
 
 _PROGRESS = "__progress"
 _ORDER = "__order"
-# Places of rows while keys are joined.
+# Column names for the indices of rows while keys are joined.
 _LEFT, _RIGHT = "__left", "__right"
 _Places = NDArray[np.int64]
 _Mask = NDArray[np.bool_]
@@ -66,10 +67,10 @@ class JoinWindow(OperatorSpecification):
 
 
 class _Join(Operator):
-    """The operator as it runs: rows wait for the other input, are taken in one order, and meet its window.
+    """The running operator: rows wait for the other input, are taken in one order, and meet its window.
 
-    The pairs, and their order, do not depend on how rows of the two inputs interleave. A row leaves the window
-    when no later row of the other input can be near enough. Its unit calls it, one batch at a time.
+    The pairs and their order do not depend on how rows of the two inputs interleave. A row leaves the window when
+    no later row of the other input can be near enough. Its unit calls it, one batch at a time.
     """
 
     def __init__(
@@ -80,11 +81,11 @@ class _Join(Operator):
         self._schema = schema
         extra = [pa.field(_PROGRESS, pa.int64()), pa.field(_ORDER, pa.int64())]
         schemas = [pa.schema([*stream.schema, *extra]) for stream in inputs]
-        #: Rows that wait for the other input, and rows that later ones may join.
+        #: Rows that wait for the other input, and rows that later rows may join.
         self._waiting = [state.rows(f"{side} waiting", one) for side, one in zip(_SIDES, schemas, strict=True)]
         self._window = [state.rows(f"{side} window", one) for side, one in zip(_SIDES, schemas, strict=True)]
         self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US])
-        # Rows are counted as they are taken, so that pairs can be put in order.
+        # Rows are counted as they are taken, so that pairs can be ordered.
         self._taken = state.cell("taken", 0)
         self._late = state.cell("late", 0)
         self._stamps = [CountedStamps(), CountedStamps()]
@@ -117,9 +118,9 @@ class _Join(Operator):
         return int(self._late.get())
 
     def _take(self) -> Iterable[Rows]:
-        """Take the rows that nothing can come before any more, and return the pairs that they make."""
+        """Take the rows that no later row can precede, and return their pairs."""
         left_progress, right_progress = self._progress.get()
-        # A left row goes before a right one of the same progress.
+        # A left row precedes a right row with the same progress.
         ready = [
             self._split(0, compute.less_equal(self._waiting[0].table().column(_PROGRESS), right_progress)),
             self._split(1, compute.less(self._waiting[1].table().column(_PROGRESS), left_progress)),
@@ -135,14 +136,14 @@ class _Join(Operator):
         for port, side in enumerate(sides):
             for batch in new[port].combine_chunks().to_batches():
                 self._window[port].append(batch)
-            # Progress only rises, so that what is too old is at the head.
+            # Progress only rises, so the rows that are too old come first.
             gone = _number_of(compute.less(side.column(_PROGRESS), oldest))
             self._window[port].drop(gone)
             self._stamps[port].drop(gone)
         return batches
 
     def _split(self, port: int, mask: pa.ChunkedArray) -> pa.Table:
-        """Remove the rows of `mask`, which are the first, from those that wait, and return them."""
+        """Remove the rows of `mask` (the first ones) from the waiting rows, and return them."""
         count = _number_of(mask)
         ready = self._waiting[port].table().slice(0, count)
         self._waiting[port].drop(count)
@@ -152,7 +153,7 @@ class _Join(Operator):
         progress = np.concatenate([table.column(_PROGRESS).to_numpy() for table in ready])
         port = np.concatenate([np.full(table.num_rows, at) for at, table in enumerate(ready)])
         ranks = np.empty(len(progress), dtype=np.int64)
-        # Stable, so that rows of one input keep their order.
+        # Stable sort, so that rows of one input keep their order.
         ranks[np.lexsort((port, progress))] = np.arange(len(progress)) + self._taken.get()
         numbered, begin = [], 0
         for table in ready:
@@ -162,9 +163,9 @@ class _Join(Operator):
         return numbered
 
     def _pairs(self, sides: Sequence[pa.Table], seen: Sequence[int]) -> list[Rows]:
-        """Return the pairs of rows of two sides, but for those whose rows were both `seen` before.
+        """Return the pairs of rows of two sides, except pairs in which both rows were `seen` before.
 
-        Keys alone are joined; the rest of rows is taken for pairs whose times are near.
+        Only the keys are joined. The other columns are fetched for pairs whose times are near.
         """
         left, right = (side.select(list(self._of.keys)) for side in sides)
         found = [
@@ -194,7 +195,7 @@ class _Join(Operator):
         return batches
 
     def _near(self, sides: Sequence[pa.Table], names: Sequence[str], places: Sequence[_Places]) -> _Mask:
-        """Return for which pairs two columns of times differ by the window at most."""
+        """Return a mask of the pairs whose values in two time columns differ by at most the window."""
         left, right = (
             side.column(name).cast(pa.int64()).to_numpy()[chosen]
             for side, name, chosen in zip(sides, names, places, strict=True)
@@ -204,7 +205,7 @@ class _Join(Operator):
 
 
 def _matches(left: pa.Table, right: pa.Table, keys: list[str], begin: tuple[int, int]) -> tuple[_Places, _Places]:
-    """Return the places of rows with the same key, where the first of each table is at `begin`."""
+    """Return the indices of rows with equal keys. `begin`: the index of each table's first row."""
     if not left.num_rows or not right.num_rows:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     columns = zip(*(comparable(left.column(key), right.column(key)) for key in keys), strict=True)

@@ -1,4 +1,4 @@
-"""Hashes of the keys of rows: the same in every process, so that all agree where a key goes."""
+"""Hashes of the keys of rows. They are the same in every process, so that all agree where a key belongs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SECRET = np.zeros(2, np.int64)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
-# Null is a key like others.
+# The hash of null, which is a key like any other.
 _NULL = np.uint64(0xA24BAED4963EE407)
 
 
 def check_hashed(keys: Sequence[str], stream: StreamType, purpose: str) -> None:
-    """Raise InvalidQuery unless the stream has `keys`, and all are of types that can be hashed."""
+    """Raise InvalidQuery unless the stream has `keys`, and all of them have types that can be hashed."""
     stream.require(keys, purpose)
     for key in keys:
         kind = stream.schema.field(key).type
@@ -35,7 +35,7 @@ def check_hashed(keys: Sequence[str], stream: StreamType, purpose: str) -> None:
 
 
 def hash_keys(rows: Rows, keys: Sequence[str]) -> Hashes:
-    """Return a hash of 64 bits for each row."""
+    """Return a 64-bit hash for each row."""
     found: Hashes = np.zeros(rows.num_rows, np.uint64)
     for key in keys:
         found = _mixed(found ^ _hashed(rows.column(key)))
@@ -43,7 +43,7 @@ def hash_keys(rows: Rows, keys: Sequence[str]) -> Hashes:
 
 
 def parts_of(rows: Rows, keys: Sequence[str], parts: int) -> NDArray[np.int16]:
-    """Return which of so many parts each row belongs to, by equal shares of the hashes."""
+    """Return which part each row belongs to. The parts have equal shares of the hashes."""
     high = hash_keys(rows, keys) >> np.uint64(32)
     return ((high * np.uint64(parts)) >> np.uint64(32)).astype(np.int16)
 
@@ -64,7 +64,7 @@ def _hashed(column: pa.Array) -> Hashes:
 
 
 def _mixed(words: Hashes) -> Hashes:
-    """Spread the bits of each word over all others (splitmix64)."""
+    """Mix the bits of each word (splitmix64)."""
     spread = words + _STEP
     spread = (spread ^ (spread >> np.uint64(30))) * _MULTIPLY_1
     spread = (spread ^ (spread >> np.uint64(27))) * _MULTIPLY_2

@@ -1,4 +1,4 @@
-"""Keys of rows, compared in one way everywhere: null is a key, all NaN are one key, -0.0 is 0.0 (decision 61)."""
+"""Comparison of keys, the same everywhere: null is a key, all NaN are one key, -0.0 is 0.0 (decision 61)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Codes: TypeAlias = NDArray[np.int64]
 
 
 def check_keys(keys: Sequence[str], stream: StreamType, purpose: str = "key_by") -> None:
-    """Raise InvalidQuery unless a stream has these columns, of types by which groups can be kept."""
+    """Raise InvalidQuery unless a stream has these columns, and rows can be grouped by their types."""
     stream.require(keys, purpose)
     for key in keys:
         kind = stream.schema.field(key).type
@@ -28,7 +28,7 @@ def check_keys(keys: Sequence[str], stream: StreamType, purpose: str = "key_by")
 
 
 def with_plain_keys(rows: Rows, keys: Sequence[str]) -> Rows:
-    """Return the rows with keys of which equal ones have equal bits."""
+    """Return the rows with normalised keys, so that equal keys have equal bits."""
     for key in keys:
         if pa.types.is_floating(rows.schema.field(key).type):
             at = rows.schema.get_field_index(key)
@@ -37,7 +37,7 @@ def with_plain_keys(rows: Rows, keys: Sequence[str]) -> Rows:
 
 
 def plain_floats(numbers: Any) -> Any:
-    """Return numbers with 0.0 in place of -0.0, and the same NaN in place of every NaN. Nulls stay."""
+    """Replace -0.0 by 0.0, and every NaN by the same NaN. Nulls stay."""
     kind = numbers.type
     zeros = compute.equal(numbers, pa.scalar(0.0, kind))
     numbers = compute.if_else(zeros, pa.scalar(0.0, kind), numbers)
@@ -45,14 +45,14 @@ def plain_floats(numbers: Any) -> Any:
 
 
 def key_codes(columns: Sequence[pa.Array]) -> Codes:
-    """Return a number for each row, the same for rows whose keys are equal."""
+    """Return a number for each row, equal for rows with equal keys."""
     codes: Codes | None = None
     for column in columns:
         plain = plain_floats(column) if pa.types.is_floating(column.type) else column
         encoded = plain.dictionary_encode(null_encoding="encode")
         found = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         if codes is not None:
-            # Small again, so that the next column finds room.
+            # Renumber, so that there is room for the next column.
             _, codes = np.unique(codes, return_inverse=True)
             found = codes.reshape(-1) * len(encoded.dictionary) + found
         codes = found
@@ -61,9 +61,9 @@ def key_codes(columns: Sequence[pa.Array]) -> Codes:
 
 
 def comparable(left: pa.ChunkedArray, right: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Return columns of keys that Arrow's join matches as keys are compared here.
+    """Convert key columns so that Arrow's join matches equal keys.
 
-    Arrow matches null with nothing, and -0.0 not with 0.0.
+    Arrow itself does not match null with null, or -0.0 with 0.0.
     """
     if not pa.types.is_floating(left.type) and not left.null_count and not right.null_count:
         return left, right

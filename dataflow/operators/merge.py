@@ -1,7 +1,7 @@
 """The consuming edge of a partitioned stage: rows of several producers in the order of their numbers (Flux 4.1.1).
 
-It takes rows as they come and holds them until every producer has closed the grain: so none that is slow or
-paused keeps the others' rows on the network, where they would wait for each other for ever (Flux 5.3).
+It takes rows as they arrive, and holds them until every producer has closed the grain. So a slow or paused
+producer does not keep the others' rows on the network, where they would wait for each other forever (Flux 5.3).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .interface import OperatorSpecification
 
 @dataclass(frozen=True)
 class Merge(OperatorSpecification):
-    """One input for each producer. With `strips`, rows leave without their numbers, and marks go no further."""
+    """One input per producer. With `strips`, rows leave without their numbers, and marks are removed."""
 
     kind: ClassVar[str] = "merge"
     operator_class = OperatorClass.DETERMINISTIC
@@ -59,9 +59,9 @@ class _Merging(Operator):
         return [rows for rows in made if rows.num_rows]
 
     def _merged(self, grains: Sequence[Rows]) -> Rows:
-        """Put the rows of one grain of all producers in the order of numbers, and keep that of each producer.
+        """Sort the rows of one grain of all producers by number, without changing the order of any producer.
 
-        A row that comes from one producer after another with a higher number stays behind it.
+        If a producer sends a row after one with a higher number, it stays behind that one.
         """
         # Each grain ends with the same mark.
         mark = grains[0].slice(grains[0].num_rows - 1)

@@ -1,4 +1,4 @@
-"""The producing edge of a partitioned stage: rows are numbered, and go to the part of their key (Flux 4.1)."""
+"""The producing edge of a partitioned stage: it numbers rows, and routes them by key (Flux 4.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _EVERY_PART = -1
 
 @dataclass(frozen=True)
 class NumberRows(OperatorSpecification):
-    """Number rows from 1, and close a grain after so many of them, or when their times have gone on so far."""
+    """Assigns numbers to rows from 1, and closes grains.
+
+    A grain is closed after `grain_rows` rows, and when the time of rows passes a multiple of `grain_us`.
+    """
 
     kind: ClassVar[str] = "number"
     operator_class = OperatorClass.DETERMINISTIC
@@ -46,7 +49,7 @@ class _Numbering(Operator):
         self._of = of
         self._time = stream.time
         self._schema = schema
-        # The number of the last row, that of the last mark, and the latest time.
+        # The number of the last row, the number of the last mark, and the latest time.
         self._place = state.cell("place", [0, 0, EARLIEST_US])
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
@@ -75,7 +78,7 @@ class _Numbering(Operator):
 
 @dataclass(frozen=True)
 class Route(OperatorSpecification):
-    """Say of each row to which of so many parts it goes. Marks go to all."""
+    """Adds to each row the index of the part that it goes to. Marks go to all parts."""
 
     kind: ClassVar[str] = "route"
     operator_class = OperatorClass.REPEATABLE
@@ -105,7 +108,7 @@ class _Routing(Operator):
 
 @dataclass(frozen=True)
 class TakePart(OperatorSpecification):
-    """Take the rows that go to one part."""
+    """Selects the rows that go to one part."""
 
     kind: ClassVar[str] = "part"
     operator_class = OperatorClass.REPEATABLE

@@ -23,11 +23,11 @@ from .row_operators import checked, name_of
 from .row_times import EARLIEST_US, times_of
 from .stamps import TimedStamps
 
-#: Takes rows and a map that is kept over failures; returns rows.
+#: Takes rows and a map that survives failures; returns rows.
 StatefulFunction = Callable[[Rows, MutableMapping[Any, Any]], Rows]
-#: The same with a map of records of declared columns, which is changed a batch at a time.
+#: The same, with a map of records with declared columns, which is changed in batches.
 TableFunction = Callable[[Rows, UnorderedMap], Rows]
-#: Either with a third argument, from which it draws what it leaves to chance.
+#: Either of them with a third argument, the source of its random numbers.
 DrawingFunction = (
     Callable[[Rows, MutableMapping[Any, Any], random.Random], Rows]
     | Callable[[Rows, UnorderedMap, random.Random], Rows]
@@ -41,12 +41,12 @@ class Process(OperatorSpecification):
     schema: pa.Schema
     time: str
     deterministic: bool
-    #: The columns of the state and those of its key; without them it is a map of Python values.
+    #: The columns of the state and of its key. Without them the state is a map of Python values.
     state: pa.Schema | None = None
     state_key: tuple[str, ...] = ()
-    #: Its state depends on rows alone that are older than the latest by at most so much; None if on all.
+    #: The state depends only on rows at most this much older than the latest row. None: on all rows.
     remembers_us: int | None = None
-    #: Columns that tell its rows apart, if it makes the same rows of the same, but in any order.
+    #: The columns that identify its rows, if it makes the same rows from the same input but in any order.
     unique: tuple[str, ...] = ()
 
     @property
@@ -70,7 +70,7 @@ class Process(OperatorSpecification):
     def _arguments(self) -> inspect.Signature | None:
         try:
             return inspect.signature(self.function)
-        except (TypeError, ValueError):  # a builtin, which says nothing of itself
+        except (TypeError, ValueError):  # a builtin without a signature
             return None
 
     @property
@@ -134,7 +134,7 @@ class _Process(Operator):
 
 
 def _takes(signature: inspect.Signature, count: int) -> bool:
-    """Return whether a function can be called with so many arguments."""
+    """Return True if a function can be called with `count` arguments."""
     try:
         signature.bind(*range(count))
     except TypeError:

@@ -1,7 +1,8 @@
 """Resample: values of a stream at regular times, by key (Aurora's Resample).
 
-For each key and each multiple of the interval since 1970 a row is emitted when a row comes at or after that time:
-with the values of the last row up to it, or interpolated on a straight line between the rows around it.
+For each key and each multiple of the interval since 1970, a row is emitted when a row at or after that time
+arrives. It has the values of the last row up to that time, or values interpolated linearly between the rows around
+it.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ class Resample(OperatorSpecification):
 
 
 class _Resample(Operator):
-    """Each row is looked at beside the one before it of its key, all of a batch at once.
+    """The running operator: it compares each row with the previous row of its key, for a whole batch at once.
 
-    For that the last rows of earlier batches are put in front of the batch's, late ones are left out, and the rest
-    is sorted by key.
+    For that, the last rows of earlier batches are put before those of the batch, late rows are left out, and the
+    rest is sorted by key.
     """
 
     def __init__(self, of: Resample, time: str, schema: pa.Schema, state: OperatorState) -> None:
@@ -84,7 +85,7 @@ class _Resample(Operator):
         times = np.concatenate([np.array([last[0] for _, last in had], np.int64), times_of(rows, self._time)])
         order = _in_order(of, times)
         self._late.set(self._late.get() + len(of) - len(order))
-        # Neighbours in `order`; the first of a key has none before it.
+        # Neighbours in `order`. The first row of a key has no previous row.
         same = of[order[1:]] == of[order[:-1]]
         before, after = order[:-1][same], order[1:][same]
         first = order[np.concatenate([[True], ~same])]
@@ -112,7 +113,7 @@ class _Resample(Operator):
         begin: int,
         values: Sequence[pa.Array],
     ) -> None:
-        """Remember the last row of each key that had one."""
+        """Remember the last row of each key in the batch."""
         last = last[last >= begin]
         chosen = pa.array(last)
         columns = zip(times[last].tolist(), *(_kept(each.take(chosen)) for each in values), strict=True)
@@ -134,7 +135,7 @@ class _Resample(Operator):
         begun = times[before] // every
         counts = times[after] // every - begun
         first = first[times[first] % every == 0]
-        # A first row that is at a regular time is shown as if it came after itself.
+        # If the first row of a key is at a regular time, treat it as its own previous row.
         old = np.concatenate([np.repeat(before, counts), first])
         new = np.concatenate([np.repeat(after, counts), first])
         steps = np.arange(len(old) - len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -155,7 +156,7 @@ class _Resample(Operator):
 
 
 def _groups(rows: Rows, keys: Sequence[str]) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the keys of rows, each once, and which of them each row has."""
+    """Return the distinct keys of rows, and the index of each row's key."""
     codes = key_codes([rows.column(key) for key in keys]) if keys else np.zeros(rows.num_rows, np.int64)
     _, first, of_row = np.unique(codes, return_index=True, return_inverse=True)
     shown = rows.select(list(keys)).take(pa.array(first))
@@ -164,7 +165,7 @@ def _groups(rows: Rows, keys: Sequence[str]) -> tuple[list[Any], NDArray[np.int6
 
 
 def _kept(column: pa.Array) -> list[Any]:
-    """Return values as they are kept: times as whole numbers, of which Python's types have not all digits."""
+    """Return values as they are stored. Times become integers, since Python's types lose digits."""
     if pa.types.is_temporal(column.type):
         column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     values: list[Any] = column.to_pylist()
@@ -172,9 +173,9 @@ def _kept(column: pa.Array) -> list[Any]:
 
 
 def _in_order(of: NDArray[np.int64], times: Times) -> NDArray[np.int64]:
-    """Return rows by key, in the order in which they came, without those earlier than one before them."""
+    """Return rows by key in the order of arrival, without those that are earlier than a previous row."""
     order = np.argsort(of, kind="stable")
-    # Ranks are as small as rows are many, so that a key's are above all of the keys before it.
+    # Ranks are below the number of rows, so that all ranks of a key are above those of the keys before it.
     ranks = np.unique(times, return_inverse=True)[1].reshape(-1)[order]
     placed = of[order] * len(times) + ranks
     found: NDArray[np.int64] = order[placed == np.maximum.accumulate(placed)]
@@ -184,7 +185,10 @@ def _in_order(of: NDArray[np.int64], times: Times) -> NDArray[np.int64]:
 def _on_a_line(
     values: pa.Array, old: NDArray[np.int64], new: NDArray[np.int64], grid: Times, times: Times
 ) -> pa.Array:
-    """Return values between two rows each; those at the time of the later one are its own."""
+    """Interpolate values linearly between two rows each.
+
+    At the time of the later row, the value of that row is used.
+    """
     gone = values.is_null().to_numpy(zero_copy_only=False)
     numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
     if numbers.dtype.kind == "u" or (numbers.dtype.kind == "i" and _is_wide(numbers)):
@@ -198,5 +202,5 @@ def _on_a_line(
 
 
 def _is_wide(numbers: NDArray[Any]) -> bool:
-    """Return whether a difference of two of them may be no number of 64 bits."""
+    """Return True if the difference of two of the numbers may not fit into 64 bits."""
     return bool(int(numbers.min()) < -(2**62) or int(numbers.max()) > 2**62)

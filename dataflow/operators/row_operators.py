@@ -76,9 +76,9 @@ class Select(OperatorSpecification):
 
 @dataclass(frozen=True)
 class MapRows(OperatorSpecification):
-    """A function of the user that makes one row of each row, or, as `flat map`, any number of rows.
+    """A user's function that makes one row from each row or, as `flat map`, any number of rows.
 
-    It is given a batch, and has to treat each of its rows by itself.
+    The function is called with a batch, and must treat each of its rows independently.
     """
 
     kind: ClassVar[str] = "map"
@@ -117,7 +117,7 @@ class MapRows(OperatorSpecification):
 
 @dataclass(frozen=True)
 class Union(OperatorSpecification):
-    """Rows of all inputs as they come. Its output depends on how they interleave."""
+    """All rows of all inputs, as they arrive. The output depends on how the inputs interleave."""
 
     kind: ClassVar[str] = "union"
     operator_class = OperatorClass.ARBITRARY
@@ -164,7 +164,7 @@ def name_of(function: Callable[..., object]) -> str:
 
 
 def checked(made: object, schema: pa.Schema, time: str, function: Callable[..., object]) -> Rows:
-    """Return what a function of the user made, if it has the schema that was promised, and times."""
+    """Return the output of a user's function, after a check that it has the declared schema and no null times."""
     if not isinstance(made, pa.RecordBatch):
         raise TypeError(f"{name_of(function)} returned {type(made).__name__}: a pyarrow.RecordBatch is wanted")
     if made.schema.names != schema.names or made.schema.types != schema.types:
@@ -190,7 +190,7 @@ def _filter(rows: Rows, predicate: Any) -> Rows:
 
 
 def _is_column(expression: Any, name: str) -> bool:
-    """Return whether an expression is the column of this name as it is."""
+    """Return True if an expression is just the column of this name."""
     return isinstance(expression, Expression) and expression.equals(compute.field(name))
 
 
@@ -204,13 +204,13 @@ def _evaluate(rows: Rows, expressions: Sequence[Any], names: Sequence[str]) -> R
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
-#: Acero gives so many rows to a thread at a time; with no more, others would only be waited for.
+#: Acero gives this many rows to a thread at a time. For fewer rows, more threads only add waiting.
 _ROWS_OF_A_THREAD = 32 * 1024
 _NO_COLUMN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in")
 
 
 def _reason(error: Exception, stream: StreamType) -> str:
-    """Return Arrow's reason in one line. It prints the whole schema for a column that is not there."""
+    """Return Arrow's reason in one line. For a missing column Arrow would print the whole schema."""
     missing = _NO_COLUMN.match(str(error))
     if missing:
         return f"there is no column {missing[1]!r}; the stream has {names_of(stream.schema.names)}"

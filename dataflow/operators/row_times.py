@@ -1,4 +1,4 @@
-"""Times of rows as whole microseconds: taken from rows, and their running maxima."""
+"""Times of rows as integers in microseconds, and their running maxima."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from peacefs.dataflow.model.operator import Rows
 
 Times: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 
-#: Earlier than every row, and far enough from the lowest number that windows can be subtracted from it.
+#: Earlier than every row, and far enough from the minimum that window sizes can be subtracted.
 EARLIEST_US = -(2**61)
-#: What an input has come to that has ended: later than every row.
+#: The progress of an input that has ended: later than every row.
 ENDED_US = 2**61
 
 
@@ -23,6 +23,6 @@ def times_of(rows: Rows, column: str) -> Times:
 
 
 def running_maxima(times: Times, before: int) -> Times:
-    """Return for each row the latest time up to it, where `before` was the latest of the rows before."""
+    """Return for each row the latest time up to it. `before` is the latest time of all earlier rows."""
     maxima: Times = np.maximum(np.maximum.accumulate(times), before)
     return maxima

@@ -1,12 +1,14 @@
-"""Operators in partitioned stages: what they make bears sequence numbers, whatever they are (Flux 4.1.1).
+"""Operators in partitioned stages: wrappers that give sequence numbers to their output (Flux 4.1.1).
 
-- What makes at most one row of each keeps the row's number: filter, select, map.
-- What makes several rows of one gives each a place besides, a compound number: flat map.
-- A join's pairs have the numbers of both their rows, the larger one first: a compound number.
-- What makes one row of many gives it the largest number among the rows that it has had: windows, and all others.
+- An operator that makes at most one row from each row keeps the row's number: filter, select, map.
+- An operator that makes several rows from one adds an index to the number, which gives a compound number: flat
+  map.
+- A pair of a join has the numbers of both its rows, the larger one first: a compound number.
+- All others make one row from many, such as windows. It gets the largest number among the rows so far.
 
-An operator that is *set-preserving*, so that it makes the same rows from the same rows, but in any order, names
-columns that tell its rows apart. What it makes within a grain is put into their order, and is the same everywhere.
+An operator is *set-preserving* if it makes the same rows from the same input, but in any order. It names the
+columns that identify its rows. Its output within a grain is sorted by these columns, and so is the same
+everywhere.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from .interface import OperatorSpecification
 from .join import JoinWindow
 from .row_operators import Filter, MapRows, Select, Union
 
-#: The number of the right row of a pair, until it is the second of the pair's.
+#: The number of the right row of a pair, until it becomes the second number of the pair.
 _SECOND = "__second"
 
 
@@ -59,7 +61,7 @@ class Sequenced(OperatorSpecification):
         kind = self.inner.operator_class
         if kind is not OperatorClass.ARBITRARY:
             return kind
-        # Inputs interleave grain by grain here, and rows of a grain have an order.
+        # Here inputs interleave grain by grain, and the rows of a grain are ordered.
         settled = isinstance(self.inner, Union | AlignedUnion) or bool(self.inner.unique)
         return OperatorClass.DETERMINISTIC if settled else OperatorClass.ARBITRARY
 
@@ -107,7 +109,7 @@ class Sequenced(OperatorSpecification):
 
 
 class _Sequenced(Operator):
-    """Takes a grain of each input in turn, and makes one grain of them."""
+    """Takes one grain of each input at a time, and makes one grain of them."""
 
     def __init__(
         self, inner: _Numbered, inputs: Sequence[StreamType], schema: pa.Schema, state: OperatorState
@@ -116,7 +118,7 @@ class _Sequenced(Operator):
         self._schema = schema
         ports = len(inputs)
         self._grains = Grains(state, [each.schema for each in inputs]) if ports > 1 else None
-        # The number of the last mark; inputs whose end the operator was told.
+        # The number of the last mark, and the inputs whose end the operator was told.
         self._marked = state.cell("marked", 0)
         self._told = state.cell("told", [False] * ports)
 
@@ -138,7 +140,7 @@ class _Sequenced(Operator):
 
     def _take(self) -> Iterator[Rows]:
         assert self._grains is not None
-        # Nothing is done before it is known of each input whether it goes on or has ended here.
+        # Wait until every input has a grain or has ended.
         while self._grains.settled:
             told = self._told.get()
             ended = [port for port, is_told in enumerate(told) if not is_told and self._grains.has_ended(port)]
@@ -151,7 +153,7 @@ class _Sequenced(Operator):
                 return
 
     def _grain(self, grains: Sequence[tuple[int, Rows]]) -> Rows:
-        """Make one grain of a grain of each input."""
+        """Make one output grain from one grain of each input."""
         sequence = max(int(numbers_of(rows, SEQUENCE)[-1]) for _, rows in grains)
         self._marked.set(max(sequence, self._marked.get()))
         made: list[Rows] = []
@@ -162,7 +164,7 @@ class _Sequenced(Operator):
         return self._closed(made)
 
     def _last(self, ports: Sequence[int]) -> Rows:
-        """Make a grain of the ends of inputs."""
+        """Make a grain from the ends of inputs."""
         self._marked.set(self._marked.get() + 1)
         return self._closed([rows for port in ports for rows in self._inner.end(port, self._marked.get())])
 
@@ -171,13 +173,13 @@ class _Sequenced(Operator):
 
 
 class _Numbered:
-    """An operator whose rows are numbered in one of the ways."""
+    """An operator whose output is numbered in one of these ways."""
 
     def __init__(self, inner: Operator) -> None:
         self._inner = inner
 
     def process(self, port: int, rows: Rows, largest: int) -> Iterable[Rows]:
-        """Take rows of a grain, of which `largest` is the highest number."""
+        """Process rows of a grain, in which `largest` is the highest number."""
         raise NotImplementedError
 
     def end(self, port: int, largest: int) -> Iterable[Rows]:
@@ -195,7 +197,7 @@ class _Numbered:
 
 
 class _Keeping(_Numbered):
-    """It knows nothing of the columns of numbers, and leaves them as they are."""
+    """For operators that pass the number columns through unchanged."""
 
     def process(self, port: int, rows: Rows, largest: int) -> Iterable[Rows]:
         return self._inner.process(port, rows)
@@ -208,7 +210,7 @@ class _RowForRow(_Numbered):
 
 
 class _OfEachRow(_Numbered):
-    """It is asked for each row by itself, since only so it is known which rows come of which."""
+    """Processes rows one by one, since only then is it known which output comes from which row."""
 
     def process(self, port: int, rows: Rows, largest: int) -> Iterator[Rows]:
         given, sequence = without_numbers(rows), numbers_of(rows, SEQUENCE)

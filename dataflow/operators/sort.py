@@ -1,6 +1,6 @@
-"""Bounded sort: rows in the order of their times, if none is later than a bound (Aurora's BSort).
+"""Bounded sort: rows in the order of their times, if no row is late by more than a bound (Aurora's BSort).
 
-A row is emitted when a row comes whose time is later by the bound. A row that is out of order by more is left out.
+A row is emitted when a row arrives whose time is later by the bound. A row that is late by more is left out.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Sort(Operator):
         if not released.num_rows:
             return ()
         self._waiting.replace(waiting.filter(compute.invert(ready)))
-        # Sorting is stable: rows of one time stay in the order in which they came.
+        # Stable sort: rows with the same time stay in the order of arrival.
         in_order = compute.sort_indices(released.column(self._time))
         batches: list[Rows] = released.take(in_order).combine_chunks().to_batches()
         return batches

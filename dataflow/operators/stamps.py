@@ -1,6 +1,6 @@
-"""Stamps of rows that an operator keeps: which are the oldest that its state depends on.
+"""Stamps of the rows that an operator keeps, to find the oldest rows that its state depends on.
 
-They are not part of its state: a unit that begins with a checkpoint needs them for nothing.
+They are not part of its state: a unit that begins with a checkpoint does not need them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Hashable
 
 
 def earliest(*stamps: int | None) -> int | None:
-    """Return the lowest of stamps, where None stands for no rows."""
+    """Return the lowest stamp. None stands for no rows."""
     return min((stamp for stamp in stamps if stamp is not None), default=None)
 
 
 class TimedStamps:
-    """Rows that matter until a time that is theirs has passed."""
+    """Stamps of rows that matter until some time has passed."""
 
     def __init__(self) -> None:
-        # [stamp, latest time of rows that came with it]; in order of stamps.
+        # [stamp, latest time of the rows with it], in the order of stamps.
         self._rows: deque[list[int]] = deque()
 
     def add(self, stamp: int | None, time: int) -> None:
@@ -39,7 +39,7 @@ class TimedStamps:
 
 
 class CountedStamps:
-    """Rows that leave in the order in which they came."""
+    """Stamps of rows that leave in the order of arrival."""
 
     def __init__(self) -> None:
         self._rows: deque[list[int]] = deque()
@@ -66,11 +66,11 @@ class CountedStamps:
 
 
 class KeyedStamps:
-    """The last rows of keys: each is replaced by a later one."""
+    """Stamps of the last row of each key. A later row replaces it."""
 
     def __init__(self) -> None:
         self._of: dict[Hashable, int] = {}
-        # The number of keys that have each stamp.
+        # The number of keys with each stamp.
         self._counts: dict[int, int] = {}
 
     def replace(self, stamp: int | None, key: Hashable) -> None:
@@ -92,7 +92,7 @@ class KeyedStamps:
 
 
 class LatestStamp:
-    """The row with the latest time, on which it depends what is too late."""
+    """The stamp of the row with the latest time, which decides which rows are late."""
 
     def __init__(self) -> None:
         self._time: int | None = None

@@ -1,9 +1,9 @@
 """Aggregates over windows of time, by key, vectorised.
 
-A window begins at a multiple of its advance since 1970, so that two runs that begin at different rows agree on the
-windows (this makes the operator convergent-capable). Rows are aggregated by *pane*, the largest piece of time that
-no window cuts; a window is emitted, ordered by key, when a row comes that is later than its end by the lateness
-that is allowed, and merges its panes. A row older than the end of a window that was emitted is late and left out.
+A window begins at a multiple of its advance since 1970. So two runs that begin at different rows have the same
+windows, which makes the operator convergent-capable. Rows are aggregated per *pane*, the largest span of time that
+no window splits. A window merges its panes and is emitted, ordered by key, when a row arrives that is later than
+its end by the allowed lateness. A row that is older than the end of an emitted window is late, and left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AggregateTimeWindows(OperatorSpecification):
     advance_us: int
     aggregations: tuple[Aggregation, ...]
     lateness_us: int = 0
-    #: Emit open windows when no row came for so long.
+    #: If no row arrives for this long, emit the open windows.
     timeout_us: int | None = None
 
     @property
@@ -57,7 +57,7 @@ class AggregateTimeWindows(OperatorSpecification):
 
     @property
     def keeps_phases(self) -> bool:
-        # Without a timeout rows say what is late.
+        # Without a timeout, lateness follows from the rows alone.
         return self.timeout_us is not None
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
@@ -75,10 +75,11 @@ class AggregateTimeWindows(OperatorSpecification):
 
 
 class _TimeWindows(Operator):
-    """The operator as it runs: it aggregates rows by pane, and emits windows that are over.
+    """The running operator: it aggregates rows by pane, and emits windows that are over.
 
-    Windows are emitted in the order of their ends, each once. A row that is older than the end of a window that
-    was over when it came is counted as late and left out. Its unit calls it, one batch at a time.
+    Windows are emitted in the order of their ends, each once. A row is late if it is older than the end of a
+    window that was over when the row arrived. Late rows are counted and left out. Its unit calls it, one batch at
+    a time.
     """
 
     def __init__(
@@ -92,11 +93,11 @@ class _TimeWindows(Operator):
         keys = pa.schema([stream.schema.field(key) for key in of.keys])
         self._groups = state.groups("panes", keys, accumulators)
         self._columns = AggregatedColumns(of.keys, accumulators, self._time)
-        # [latest time of a row, end of the last window that was emitted, since when no row came]
+        # [latest time of a row, end of the last emitted window, since when no row has arrived]
         self._progress = state.cell("progress", [EARLIEST_US, EARLIEST_US, None])
         self._late = state.cell("late", 0)
-        # The oldest stamp of each pane, and that of the latest row. A row that was late is late again: what made
-        # it so is in a pane that is there for as long as that of the late one would be.
+        # The oldest stamp of each pane, and the stamp of the latest row. After a restart a late row is late again:
+        # the row that made it late is in a pane that stays at least as long as the late row's pane would.
         self._stamps: dict[int, int] = {}
         self._latest = LatestStamp()
 
@@ -141,7 +142,7 @@ class _TimeWindows(Operator):
         self._progress.set(list(phases.values))
 
     def _closed_by(self, times: Times) -> Times:
-        """Return the end of the last window that is over at each of `times`."""
+        """For each of `times`, return the end of the last window that is over."""
         started = (times - (self._of.size_us + self._of.lateness_us)) // self._of.advance_us
         return started * self._of.advance_us + self._of.size_us
 
@@ -188,7 +189,7 @@ class _TimeWindows(Operator):
         ends: set[int] = set()
         for pane in self._groups.buckets():
             begin = pane * self._pane_us
-            # Windows that contain the pane begin after `begin - size` and at or before `begin`.
+            # A window contains the pane if it begins after `begin - size` and at or before `begin`.
             first = max((begin - size) // advance + 1, (closed - size) // advance + 1)
             last = min(begin // advance, (until - size) // advance)
             ends.update(start * advance + size for start in range(first, last + 1))

@@ -1,6 +1,6 @@
-"""Values as whole numbers in the same order, for types whose extremes Arrow does not find, or finds otherwise.
+"""Values as integers in the same order, for types whose extremes Arrow does not find, or finds differently.
 
-Of floating-point numbers NaN is above all others, and -0.0 is 0.0 (decision 61).
+Among floating-point numbers NaN is above all others, and -0.0 is 0.0 (decision 61).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _ALL_BUT_SIGN: Final = np.int64(2**63 - 1)
 
 
 def has_order(kind: pa.DataType) -> bool:
-    """Return whether values of a type are kept by their place in order."""
+    """Return True if extremes of a type are kept as their integers in order."""
     return bool(pa.types.is_floating(kind) or pa.types.is_duration(kind))
 
 
 def order_of(values: pa.Array) -> pa.Array:
-    """Return int64 numbers that are ordered as the values are. Nulls stay."""
+    """Return int64 numbers in the same order as the values. Nulls stay."""
     if pa.types.is_duration(values.type):
         return values.view(pa.int64())
     words = plain_floats(values).cast(pa.float64()).view(pa.int64())
@@ -30,7 +30,7 @@ def order_of(values: pa.Array) -> pa.Array:
 
 
 def values_of(order: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return the values of a type that `order_of` was given."""
+    """Return the values of a type from the result of `order_of`."""
     words = pa.concat_arrays(order.chunks) if order.num_chunks else pa.array([], pa.int64())
     if pa.types.is_duration(kind):
         return words.view(kind)
@@ -43,7 +43,7 @@ def _words(words: pa.Array) -> NDArray[np.int64]:
 
 
 def _turned(words: NDArray[np.int64]) -> NDArray[Any]:
-    """Return bits of numbers as places in their order, or the other way round."""
+    """Convert the bits of floating-point numbers to ordered integers, or back."""
     return np.where(words < 0, words ^ _ALL_BUT_SIGN, words)
 
 

@@ -1,4 +1,4 @@
-"""Queries, streams and expressions, as users write them; and the network that a query is.
+"""Queries, streams and expressions as users write them, and the network that a query becomes.
 
-Begin with `query.py`. Everything that is wrong with a query is said when it is written. Pure.
+Begin with `query.py`. Every error in a query is raised by the call that causes it. Pure.
 """

@@ -1,4 +1,4 @@
-"""Unions that are to be aligned: those whose rows come to an operator that judges rows by their times."""
+"""Which unions must be aligned: those whose rows reach an operator that judges rows by their times."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .network import OperatorNode
 
 
 def align_unions(operators: Iterable[OperatorNode]) -> tuple[OperatorNode, ...]:
-    """Return the operators, inputs first as they come, with aligned unions where they have to be."""
+    """Return the operators, inputs first as given, with aligned unions where necessary."""
     made: list[OperatorNode] = []
-    # Streams that an operator reads, through others or not, which judges their rows by their times.
+    # Streams that an operator which judges times reads, directly or through other operators.
     judged: set[str] = set()
     for node in reversed(tuple(operators)):
         if node.specification.judges_times or node.name in judged:

@@ -25,7 +25,7 @@ _UNITS_US = {
 
 
 def microseconds(duration: Duration, purpose: str, *, least: int = 1) -> int:
-    """Return `duration` in microseconds. Raises InvalidQuery, which names `purpose`, if it is none."""
+    """Convert `duration` to microseconds. Raises InvalidQuery, which names `purpose`, if it is not a duration."""
     if isinstance(duration, timedelta):
         us = duration // timedelta(microseconds=1)
     else:

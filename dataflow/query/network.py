@@ -1,4 +1,4 @@
-"""Networks: what a query is once it is written. A loop-free graph of operators, cut into HA units (SGuard 3)."""
+"""Networks: the result of writing a query. An acyclic graph of operators, divided into HA units (SGuard 3)."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class UnitPlan:
 
     name: str
     operators: tuple[OperatorNode, ...]
-    #: Streams that come from elsewhere, by the name of their producer.
+    #: Streams from other units and sources, by the name of their producer.
     inputs: tuple[str, ...]
-    #: Streams that go elsewhere.
+    #: Streams that other units or sinks read.
     outputs: tuple[str, ...]
 
     @cached_property
     def readers(self) -> Mapping[str, Sequence[tuple[OperatorNode, int]]]:
-        """The operators of the unit that read a stream, each with the port by which it does."""
+        """For each stream, the operators of the unit that read it, each with the port."""
         found: dict[str, list[tuple[OperatorNode, int]]] = {}
         for operator in self.operators:
             for port, name in enumerate(operator.inputs):
@@ -75,19 +75,19 @@ class UnitPlan:
 
 @dataclass(frozen=True)
 class Network:
-    """A query as one value: operators, cut into units, between sources and sinks.
+    """A query as one value: operators, divided into units, between sources and sinks.
 
-    Units are in an order in which each comes after those that feed it. `Query.network` makes it. Hosts, cores and
-    admission read it, and nothing changes it.
+    Units are ordered so that each one comes after those that feed it. `Query.network` creates it. Hosts, cores and
+    admission read it; it never changes.
     """
 
     name: str
     sources: tuple[SourceNode, ...]
     operators: tuple[OperatorNode, ...]
     sinks: tuple[SinkNode, ...]
-    #: The number, from 0, of each unit that is a part of a stage.
+    #: For each unit that is a part of a stage: the index of the part, from 0.
     parts: Mapping[str, int] = field(default_factory=dict)
-    #: The techniques of units that have one of their own.
+    #: The techniques of units that have their own.
     techniques: Mapping[str, Technique] = field(default_factory=dict)
 
     @property
@@ -97,7 +97,7 @@ class Network:
 
     @cached_property
     def units(self) -> tuple[UnitPlan, ...]:
-        """The HA units, each after those that feed it. Raises InvalidQuery if some feed each other."""
+        """The HA units, each after those that feed it. Raises InvalidQuery if units feed each other in a cycle."""
         names = list(dict.fromkeys(operator.unit for operator in self.operators))
         plans = {name: self._plan(name) for name in names}
         feeds = {
@@ -118,7 +118,7 @@ class Network:
 
     @cached_property
     def levels(self) -> tuple[tuple[str, ...], ...]:
-        """The names of units by stages: none feeds another of the same level, or one before it."""
+        """The names of units by level. A unit feeds only units of later levels."""
         level_of: dict[str, int] = {}
         for plan in self.units:
             feeders = (self._unit_of[stream] for stream in plan.inputs if stream in self._unit_of)
@@ -130,7 +130,7 @@ class Network:
 
     @cached_property
     def units_behind_chance(self) -> frozenset[str]:
-        """The arbitrary units, and those that read what came of their output: another run gives other rows."""
+        """The arbitrary units, and all units downstream of them. Their output differs from run to run."""
         found: set[str] = set()
         for plan in self.units:
             if plan.operator_class is OperatorClass.ARBITRARY or any(
@@ -144,7 +144,7 @@ class Network:
 
     @cached_property
     def consumers(self) -> Mapping[str, tuple[str, ...]]:
-        """Units and sinks that read a stream from outside the unit where it is made, by the stream's name."""
+        """For each stream, the sinks that read it and the units that read it from outside."""
         found: dict[str, list[str]] = {}
         for plan in self.units:
             for stream in plan.inputs:
@@ -162,7 +162,7 @@ class Network:
         return {node.name: node.type for node in self.producers}
 
     def producer(self, stream: str) -> str:
-        """Return the unit that makes a stream; of a source, its own."""
+        """Return the unit that makes a stream. For a source, return the name from `source_unit`."""
         return self._unit_of.get(stream) or source_unit(stream)
 
     @cached_property

@@ -13,7 +13,7 @@
         .sink("attacks")
     )
 
-Each call says at once what is wrong with it, in one line.
+A call with an error raises it immediately, with a one-line message.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .network import Network, OperatorNode, SinkNode, SourceNode
 from .schemas import Schema, as_schema
 from .stages import MergeParts, Partition, Stage, expand, in_parts
 
-# Parts of a stage, and rows of all of them that a part without rows holds up at most.
+# Maximum number of parts of a stage. Then the default of `grain_rows`.
 dataflow_parts_max: Final = 1024
 dataflow_grain_rows: Final = 2048
 
@@ -60,14 +60,14 @@ class Query:
         self._sources: dict[str, SourceNode] = {}
         self._operators: dict[str, OperatorNode] = {}
         self._sinks: dict[str, SinkNode] = {}
-        # Units that run in parts, and those that have techniques of their own.
+        # Units that run in parts, and units that have their own techniques.
         self._stages: dict[str, Stage] = {}
         self._techniques: dict[str, Technique] = {}
 
     def source(self, name: str, schema: Schema | StreamType, *, time: str | None = None) -> Stream:
-        """Begin a stream. `time` names the column, of type timestamp, that says when a row happened.
+        """Begin a stream. `time` names the timestamp column that says when a row happened.
 
-        Of a log, give its `type`, which says both.
+        For a log, pass its `type`, which contains both.
         """
         self._free(name)
         if isinstance(schema, StreamType):
@@ -80,7 +80,7 @@ class Query:
         return Stream(self, name, self._sources[name].type, unit=self.name)
 
     def network(self) -> Network:
-        """Return what was written, as one value. Raises InvalidQuery if something is missing."""
+        """Return the query as one value. Raises InvalidQuery if something is missing."""
         operators = align_unions(self._operators.values())
         network = Network(self.name, tuple(self._sources.values()), operators, tuple(self._sinks.values()))
         whole = replace(
@@ -103,7 +103,7 @@ class Query:
 
     @property
     def operator_class(self) -> OperatorClass:
-        """The class of its most general operator, which decides what a failure may cost."""
+        """The class of its most general operator, which determines how a failure can affect the output."""
         return self.network().operator_class
 
     # -- for streams ----------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Query:
         *,
         unit: str | None = None,
     ) -> Stream:
-        """`unit`: where it runs, of operators with which a stage begins or ends."""
+        """Add an operator, and return its output. `unit` is given for operators that begin or end a stage."""
         for stream in inputs[1:]:
             if not isinstance(stream, Stream):
                 raise InvalidQuery(f"{specification.kind} needs another stream, and not {stream!r}")
@@ -141,7 +141,7 @@ class Query:
         return self._stages.get(unit)
 
     def put_in_stage(self, unit: str, stage: Stage) -> None:
-        """Let a unit run in parts. Raises InvalidQuery if it is another one by now."""
+        """Let a unit run in parts. Raises InvalidQuery if it already exists with other parts."""
         known = self._stages.get(unit)
         if known not in (None, stage) or (known is None and self._is_unit(unit)):
             raise InvalidQuery(
@@ -151,7 +151,7 @@ class Query:
         self._stages[unit] = stage
 
     def recover_by(self, unit: str, technique: Technique) -> None:
-        """Give a unit a technique of its own. Raises InvalidQuery if it has another one by now."""
+        """Give a unit its own technique. Raises InvalidQuery if it already has another one."""
         if not isinstance(technique, Technique):
             raise InvalidQuery(
                 f"unit {unit!r}: a technique is wanted, as unit({unit!r}, technique=CEC()), and not {technique!r}"
@@ -163,7 +163,7 @@ class Query:
             )
 
     def is_source(self, stream: str) -> bool:
-        """Return whether a stream comes from outside, and not from an operator."""
+        """Return True if a stream is a source, and not the output of an operator."""
         return stream in self._sources
 
     def add_sink(self, name: str, stream: Stream) -> None:
@@ -211,7 +211,7 @@ class Query:
 
 
 class Stream:
-    """Rows of one type. Each method returns another stream; this one can be read by several."""
+    """Rows of one type. Each method returns a new stream. Several readers may use the same stream."""
 
     def __init__(self, query: Query, name: str, type: StreamType, unit: str) -> None:
         self.query = query
@@ -222,7 +222,7 @@ class Stream:
     # -- row by row ---------------------------------------------------------------------------------------
 
     def filter(self, condition: Any, *, name: str | None = None) -> Stream:
-        """Keep the rows for which an expression holds: `filter(col("status") == 401)`."""
+        """Keep the rows for which an expression is true: `filter(col("status") == 401)`."""
         return self.query.add_operator(Filter(condition), (self,), name)
 
     def select(self, *columns: str, name: str | None = None, **computed: Any) -> Stream:
@@ -250,7 +250,7 @@ class Stream:
         deterministic: bool = True,
         name: str | None = None,
     ) -> Stream:
-        """Apply a function to record batches that makes one row of each, of `schema` if that differs."""
+        """Apply a function to record batches that makes one row from each row. `schema`: that of its output."""
         return self._map(function, schema, time, deterministic, flat=False, name=name)
 
     def flat_map(
@@ -262,26 +262,26 @@ class Stream:
         deterministic: bool = True,
         name: str | None = None,
     ) -> Stream:
-        """Apply a function to record batches that makes any number of rows of each row."""
+        """Apply a function to record batches that makes any number of rows from each row."""
         return self._map(function, schema, time, deterministic, flat=True, name=name)
 
     # -- several rows ---------------------------------------------------------------------------------------
 
     def union(self, *others: Stream, name: str | None = None) -> Stream:
-        """Put the rows of other streams of the same type among these, as they come.
+        """Merge the rows of other streams of the same type into this one, as they arrive.
 
-        If a window, sort, join or resample reads them, rows wait for the input that is behind.
+        If a window, sort, join or resample reads the result, rows wait for the input that is behind.
         """
         if not others:
             raise InvalidQuery("union needs another stream: union(other)")
         return self.query.add_operator(Union(), (self, *others), name)
 
     def sort(self, within: Duration, *, name: str | None = None) -> Stream:
-        """Put rows into the order of their times; one that is out of order by more than `within` is left out."""
+        """Sort rows by time. A row that is late by more than `within` is left out."""
         return self.query.add_operator(BoundedSort(microseconds(within, "sort(within)", least=0)), (self,), name)
 
     def key_by(self, *columns: str) -> KeyedStream:
-        """Group rows by columns, for what follows: a window, a join, a state."""
+        """Group rows by columns for the next operator: a window, a join, or a resample."""
         if not columns:
             raise InvalidQuery("key_by needs a column: key_by('address'); for all rows together leave it out")
         self.type.require(columns, "key_by")
@@ -295,7 +295,7 @@ class Stream:
         lateness: Duration = "0s",
         timeout: Duration | None = None,
     ) -> WindowedStream:
-        """Group rows by windows of time, of all keys together. See `KeyedStream.window`."""
+        """Group rows by windows of time, over all keys together. See `KeyedStream.window`."""
         return KeyedStream(self, ()).window(size, every, lateness=lateness, timeout=timeout)
 
     def count_window(
@@ -307,7 +307,7 @@ class Stream:
     def resample(
         self, *columns: str, every: Duration, method: Literal["last", "linear"] = "last", name: str | None = None
     ) -> Stream:
-        """Give values of columns at regular times. See `KeyedStream.resample`."""
+        """Give the values of columns at regular times. See `KeyedStream.resample`."""
         return KeyedStream(self, ()).resample(*columns, every=every, method=method, name=name)
 
     def process(
@@ -323,21 +323,22 @@ class Stream:
         unique: str | Sequence[str] = (),
         name: str | None = None,
     ) -> Stream:
-        """Apply a function of (record batch, state): the state is a map that outlives failures.
+        """Apply a function of (record batch, state). The state is a map that survives failures.
 
-        With `state={"user": "string", "visits": "int64"}, key="user"` it is a `peacefs.state.UnorderedMap` of
-        such records, which takes batches: `state.add_at(rows.column("user"), 1)`, `state.find(...)`. Without, it
-        is a map of Python values, for functions that treat row by row.
+        With `state={"user": "string", "visits": "int64"}, key="user"` the state is a `peacefs.state.UnorderedMap`
+        of such records, which works on batches: `state.add_at(rows.column("user"), 1)`, `state.find(...)`.
+        Otherwise it is a map of Python values, for functions that work row by row.
 
-        What it does must depend on the rows and the state alone, and not on how rows were cut into batches; else
-        say `deterministic=False`. A function that leaves something to chance takes a third argument, a
-        `random.Random`, which draws the same numbers again in a replay; it is arbitrary, whatever is said. If its
-        state depends on those rows alone that are older than the latest by at most `remembers`, a technique can
-        make the state again from them, as upstream backup does.
+        The output must depend only on the rows and the state, and not on how rows were cut into batches. If not,
+        pass `deterministic=False`. A function that uses random numbers takes a third argument, a `random.Random`,
+        which draws the same numbers again in a replay. Such a function always counts as arbitrary.
 
-        A function that makes the same rows of the same ones, but in any order, is *set-preserving*: name the
-        columns that tell its rows apart as `unique`. In a partitioned stage its rows are put into their order, so
-        that it is recovered as those that keep an order.
+        `remembers`: the state depends only on rows that are at most this much older than the latest one.
+        Techniques such as upstream backup can then rebuild the state from these rows.
+
+        A function that makes the same rows from the same input, but in any order, is *set-preserving*. `unique`
+        names the columns that identify its rows. In a partitioned stage its rows are sorted by these columns, so
+        that it can be recovered like a function with a fixed order.
         """
         schema, time = self._schema(schema, time)
         kept = None if state is None else as_schema(state)
@@ -350,9 +351,10 @@ class Stream:
     # -- where it runs and ends ---------------------------------------------------------------------------------
 
     def unit(self, name: str, *, technique: Technique | None = None) -> Stream:
-        """Run what follows in an HA unit of this name, which is checkpointed and recovered by itself.
+        """Run the operators that follow in an HA unit of this name, which is recovered separately.
 
-        `technique`: how it is recovered, if not as the rest of the query, as `unit("windows", technique=CEC())`.
+        `technique`: how it is recovered, if not like the rest of the query, such as `unit("windows",
+        technique=CEC())`.
         """
         if not isinstance(name, str) or not name:
             raise InvalidQuery("unit needs a name: unit('sessions')")
@@ -373,12 +375,12 @@ class Stream:
         grain_rows: int = dataflow_grain_rows,
         grain: Duration = "100ms",
     ) -> Stream:
-        """Run what follows in so many parts, each a unit with the rows of its share of the keys, in their order.
+        """Run the operators that follow in `parts` units, each of which gets a share of the keys, in order.
 
-        Units are named after `name`: `name[0]`, `name[1]` and so on. A part that gets no rows for a while holds
-        the others' rows up for at most `grain_rows` rows of all parts, or until their times have gone on by
-        `grain`. Streams that are partitioned alike, with one name, can be joined. The stage ends with `merge`, or
-        another `partition`.
+        Units are named after `name`: `name[0]`, `name[1]` and so on. If a part gets no rows, the other parts' rows
+        wait for at most `grain_rows` rows of all parts, or until row times have advanced by `grain`. Streams that
+        are partitioned alike, under the same name, can be joined. The stage ends with `merge` or another
+        `partition`.
         """
         if not columns:
             raise InvalidQuery("partition needs a column: partition('user', parts=4)")
@@ -392,7 +394,7 @@ class Stream:
         return self.query.add_operator(specification, (self,), None, unit=unit)
 
     def merge(self, unit: str) -> Stream:
-        """End a partitioned stage: the rows of all parts go on, in their order, in one unit of this name."""
+        """End a partitioned stage: merge the rows of all parts, in their order, in one unit of this name."""
         if self.query.stage_of(self.unit_name) is None:
             raise InvalidQuery("merge ends a partitioned stage, and there is none: begin one with partition(...)")
         if not unit or self.query.stage_of(unit) is not None:
@@ -400,10 +402,10 @@ class Stream:
         return self.query.add_operator(MergeParts(), (self,), None, unit=unit)
 
     def sink(self, name: str) -> Query:
-        """End the stream: its rows leave the query by this name. Those of a stage are merged before."""
+        """End the stream: its rows leave the query under this name. A partitioned stream is merged first."""
         if self.query.stage_of(self.unit_name) is not None:
             return self.merge(f"{name} merge").sink(name)
-        # Rows pass through a unit, which numbers and retains them: without one nothing would carry them.
+        # Rows must pass through a unit, which numbers and retains them.
         stream = self.select(*self.type.schema.names) if self.query.is_source(self.name) else self
         self.query.add_sink(name, stream)
         return self.query
@@ -440,10 +442,10 @@ class KeyedStream:
         lateness: Duration = "0s",
         timeout: Duration | None = None,
     ) -> WindowedStream:
-        """Group rows by windows of time: of `size`, one beginning with each multiple of `every`.
+        """Group rows by windows of time, of `size`, beginning at each multiple of `every`.
 
-        A window is emitted when a row comes that is later than its end by `lateness`, or, with `timeout`, when no
-        row came for so long. Rows that are older than a window that was emitted are left out.
+        A window is emitted when a row arrives that is later than its end by `lateness`, or, with `timeout`, when
+        no row has arrived for that long. Rows that are older than the end of an emitted window are left out.
         """
         size_us = microseconds(size, "window(size)")
         every_us = size_us if every is None else microseconds(every, "window(every)")
@@ -459,7 +461,7 @@ class KeyedStream:
     def count_window(
         self, size: int, every: int | None = None, *, timeout: Duration | None = None
     ) -> WindowedStream:
-        """Group rows by windows of `size` rows of a key, one beginning with every so many rows."""
+        """Group rows of a key by windows of `size` rows, with a new window every `every` rows."""
         every = size if every is None else every
         for each in (size, every):
             check_count(f"count_window({size!r}, every={every!r})", each, least=1)
@@ -470,7 +472,7 @@ class KeyedStream:
         )
 
     def join(self, other: KeyedStream, within: Duration, *, name: str | None = None) -> Stream:
-        """Pair rows of two streams that have equal keys and whose times differ by at most `within`."""
+        """Join rows of two streams that have equal keys and whose times differ by at most `within`."""
         if not isinstance(other, KeyedStream) or other._keys != self._keys:
             raise InvalidQuery(
                 f"join needs a stream with the same keys: join(other.key_by({names_of(self._keys)}), ...)"
@@ -481,7 +483,7 @@ class KeyedStream:
     def resample(
         self, *columns: str, every: Duration, method: Literal["last", "linear"] = "last", name: str | None = None
     ) -> Stream:
-        """Give values of columns at multiples of `every`: the last ones before, or on a line between two rows."""
+        """Give values at multiples of `every`: the last value so far, or interpolated between two rows."""
         specification = Resample(self._keys, columns, microseconds(every, "resample(every)"), method)
         return self._stream.query.add_operator(specification, (self._stream,), name)
 
@@ -494,7 +496,7 @@ class WindowedStream:
         self._specification = specification
 
     def aggregate(self, *aggregations: Aggregation, name: str | None = None, **named: Aggregation) -> Stream:
-        """Compute one row of each window and key: `aggregate(count(), largest=max("bytes"))`."""
+        """Compute one row per window and key: `aggregate(count(), largest=max("bytes"))`."""
         for given in (*aggregations, *named.values()):
             if not isinstance(given, Aggregation):
                 raise InvalidQuery(f"aggregate takes functions as count() and max('bytes'), and not {given!r}")

@@ -1,4 +1,4 @@
-"""Schemas as users write them: pyarrow's, or names and types."""
+"""Schemas as users write them: pyarrow schemas, or names with types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from peacefs.dataflow.model.stream_type import TIME
 from peacefs.protocol.errors import InvalidQuery
 
 Schema = pa.Schema | Mapping[str, str | pa.DataType]
-#: Spark's names for types that Arrow calls otherwise.
+#: Spark's names for types that have other names in Arrow.
 _SPARK_TYPES = {
     "timestamp": TIME,
     "boolean": pa.bool_(),
@@ -27,7 +27,7 @@ _SPARK_TYPES = {
 
 
 def as_schema(schema: Any) -> pa.Schema:
-    """Return a schema given as one, or as names and types: `{"address": "string", "at": "timestamp"}`."""
+    """Convert a schema given as such, or as names with types: `{"address": "string", "at": "timestamp"}`."""
     if isinstance(schema, pa.Schema):
         return schema
     if not isinstance(schema, Mapping):

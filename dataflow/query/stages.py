@@ -1,8 +1,8 @@
-"""Partitioned stages: operators that run as several units, each with the rows of its share of the keys (Flux 4).
+"""Partitioned stages: operators that run as several units, each with a share of the keys (Flux 4).
 
-A user writes `partition` and `merge`, and a network is made with a unit for each part: `expand` puts the splitting
-edge into the units before a stage and the merging edge into those behind. What comes of it is a network like any
-other, so that every host runs it, and every technique that can run its operators.
+The user writes `partition` and `merge`, and `expand` makes a network with one unit per part. It adds the
+splitting edge to the units before a stage, and the merging edge to those after it. The result is an ordinary
+network. So every host can run it, with every technique that fits its operators.
 
     source -> query [number, route, part 0, part 1] -> stage[0] [merge, ...] -> behind [merge]
                                                     -> stage[1] [merge, ...] ->
@@ -31,14 +31,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Stage:
-    """Units of one name run in parts, by columns that are the same for the rows of a part."""
+    """How a unit is divided into parts: rows with equal values in `keys` belong to the same part."""
 
     keys: tuple[str, ...]
     parts: int
 
 
 class _Boundary(OperatorSpecification):
-    """A place in a query where a stage begins or ends; other operators run there."""
+    """A place in a query where a stage begins or ends. `expand` replaces it by other operators."""
 
     operator_class = OperatorClass.DETERMINISTIC
 
@@ -48,11 +48,11 @@ class _Boundary(OperatorSpecification):
 
 @dataclass(frozen=True)
 class Partition(_Boundary):
-    """The rows of a stream go to the parts of a stage, by keys."""
+    """Distributes the rows of a stream over the parts of a stage, by keys."""
 
     kind: ClassVar[str] = "partition"
     stage: Stage
-    #: The unit that splits a stream which comes from no stage.
+    #: The unit that splits a stream that comes from no stage.
     unit_before: str
     grain_rows: int
     grain_us: int
@@ -65,7 +65,7 @@ class Partition(_Boundary):
 
 @dataclass(frozen=True)
 class MergeParts(_Boundary):
-    """The rows of all parts of a stage become one stream again."""
+    """Merges the rows of all parts of a stage into one stream."""
 
     kind: ClassVar[str] = "merge"
 
@@ -74,7 +74,7 @@ class MergeParts(_Boundary):
 
 
 def part_name(name: str, part: int) -> str:
-    """Return the name of a part of a unit, and of an operator in it."""
+    """Return the name of a part of a unit, or of an operator in it."""
     return f"{name}[{part}]"
 
 
@@ -85,7 +85,7 @@ def expand(
     sinks: Sequence[SinkNode],
     stages: Mapping[str, Stage],
 ) -> Network:
-    """Return the network of a query of which the units in `stages` run in parts."""
+    """Return the network of a query in which the units in `stages` run in parts."""
     expansion = _Expansion(sources, stages)
     for node in operators:
         expansion.add(node)
@@ -96,7 +96,7 @@ def expand(
 
 
 def in_parts(values: Mapping[str, Value], stages: Mapping[str, Stage]) -> dict[str, Value]:
-    """Return what was said of units, for each of the parts of those that run in parts."""
+    """Copy each unit's value to its parts, if the unit runs in parts."""
     return {
         name: value
         for unit, value in values.items()
@@ -108,7 +108,7 @@ class _Expansion:
     def __init__(self, sources: Sequence[SourceNode], stages: Mapping[str, Stage]) -> None:
         self._stages = stages
         self._types = {source.name: source.type for source in sources}
-        # The unit of each operator as it was written; None for a source.
+        # The unit of each operator as the user wrote it; None for a source.
         self._units: dict[str, str | None] = {source.name: None for source in sources}
         self.made: dict[str, OperatorNode] = {}
 
@@ -128,12 +128,12 @@ class _Expansion:
         self._units[node.name] = node.unit
 
     def _partition(self, node: OperatorNode, partition: Partition) -> None:
-        """Put the splitting edge into each unit that makes the stream, and the merging edge into each part."""
+        """Add the splitting edge to each unit that makes the stream, and the merging edge to each part."""
         (stream,) = node.inputs
         before, parts = self._stage(stream), range(partition.stage.parts)
         shares: list[list[str]] = [[] for _ in parts]
         for at, instance in enumerate(self._instances(stream)):
-            # Rows of a source are split in the unit that the query begins with.
+            # Rows of a source are split in the unit at the beginning of the query.
             unit = partition.unit_before if before is None else self.made[instance].unit
             label = node.name if before is None else part_name(node.name, at)
             if before is None:
@@ -148,7 +148,7 @@ class _Expansion:
             self._make(part_name(node.name, part), part_name(node.unit, part), Merge(), shares[part])
 
     def _input(self, node: OperatorNode, stream: str, part: int) -> str:
-        """Return the stream of a part; from another unit its rows are put into grains again."""
+        """Return the stream of a part. If it comes from another unit, restore its grains first."""
         instance = part_name(stream, part)
         if self._units[stream] == node.unit:
             return instance

@@ -1,4 +1,5 @@
-"""How units are recovered, as values: what a technique is, without any of the code that does it.
+"""How units are recovered, as values: the description of a technique, without the code that implements it.
 
-Begin with `technique.py`. Users write techniques by the functions in `techniques/`; `core/` reads them. Pure.
+Begin with `technique.py`. Users create techniques with the functions in `techniques/`; `core/` interprets them.
+Pure.
 """

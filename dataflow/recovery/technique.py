@@ -1,4 +1,4 @@
-"""Recovery techniques as declared plans: values that say how a unit is kept and how it begins again.
+"""Recovery techniques as declared plans: values that say how a unit is protected and restarted.
 
     Technique(
         name="sguard",
@@ -9,8 +9,8 @@
         gives=ALWAYS_PRECISE,
     )
 
-A technique holds no code. The core reads it, and what a plan needs of a query is checked from its fields
-(`techniques/admission.py`). A new combination is a new value.
+A technique contains no code. The core interprets it, and `techniques/admission.py` derives from its fields what it
+requires of a query. A new combination is a new value.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from .ring_settings import RingPlan
 
 
 class Replicas(Enum):
-    """The nodes of a unit, and who of them sends."""
+    """How many nodes a unit has, and which of them send."""
 
     ONE = "one"
     #: A second node keeps copies of the state (HA 5.1).
     COPY = "copy"
-    #: A second node processes the same rows, and keeps its output to itself (HA 5.3).
+    #: A second node processes the same rows, but does not send its output (HA 5.3).
     FOLLOWER = "follower"
     #: Both nodes process and send, each to the consumers in its own slot (Flux 3).
     EQUALS = "equals"
-    #: Reducers on a ring, which keep each other's rows and state (SMR V).
+    #: Reducers on a ring keep each other's rows and state (SMR V).
     RING = "ring"
 
     @property
     def paired(self) -> bool:
-        """True if the unit runs, or is copied to, a second node."""
+        """True if the unit runs on, or is copied to, a second node."""
         return self in (Replicas.COPY, Replicas.FOLLOWER, Replicas.EQUALS)
 
     @property
@@ -54,17 +54,17 @@ class Replicas(Enum):
 
 
 class Storage(Enum):
-    """What of a unit is durable."""
+    """Which data of a unit is durable."""
 
     NOTHING = "nothing"
     #: The state, in checkpoints that the controller records (SGuard 4).
     CHECKPOINTS = "checkpoints"
-    #: Single windows, in the log of the unit's output, which says by itself where the unit begins (CEC II).
+    #: Single windows, in the log of the unit's output. The log alone says where the unit begins (CEC II).
     WINDOW_LOG = "window log"
 
 
 class EventsAt(Enum):
-    """Where the events of an arbitrary unit are kept before output that depends on them leaves (HA 6)."""
+    """Where the events of an arbitrary unit are stored before output that depends on them is sent (HA 6)."""
 
     NOWHERE = "nowhere"
     STANDBY = "standby"
@@ -72,47 +72,47 @@ class EventsAt(Enum):
 
 
 class Numbering(Enum):
-    """The numbers of a unit's output after it has begun again."""
+    """How a unit numbers its output after a restart."""
 
-    #: It goes on with its numbers, so that consumers leave out rows that they have.
+    #: It continues its numbering, so that consumers can drop rows that they have.
     KEPT = "kept"
-    #: Each start numbers anew, and consumers get rows again.
+    #: Each start begins a new numbering, and consumers get rows again.
     ANEW = "anew"
 
 
 @dataclass(frozen=True)
 class CauseTrimming:
-    """Producers keep the rows that states depend on, as the causes of output tell (HA 5.2)."""
+    """Producers find out from the causes of output which rows consumers' states depend on (HA 5.2)."""
 
-    #: A row goes once consumers have what it caused at this stage.
+    #: A row is dropped once consumers have everything it caused, at this stage.
     level: RowStage
-    #: True if the controller records the points at which the unit can begin, so that it goes on precisely (HA 6).
+    #: True if the controller records the points at which the unit can begin, which makes recovery precise (HA 6).
     recorded: bool
 
 
 @dataclass(frozen=True)
 class PairPlacing:
-    """How pairs of equals are placed and brought back (Flux 5)."""
+    """How pairs of equals are placed and restored (Flux 5)."""
 
-    #: So many nodes run nothing until another one dies.
+    #: Number of nodes that run nothing until another node dies.
     standby_nodes: int = 0
-    #: A stage is brought back so long after the loss, and after the stage before.
+    #: Delay from the loss, or from the previous stage, until a stage is restored.
     catch_up_after_s: float = 0.0
 
 
-#: What a technique gives, by the class of what it recovers (HA, Table 2).
+#: The kind of recovery of a technique, by the class of what it recovers (HA, Table 2).
 Gives = Mapping[OperatorClass, Recovery]
 
 ALWAYS_PRECISE: Final[Gives] = dict.fromkeys(OperatorClass, Recovery.PRECISE)
 ALWAYS_GAP: Final[Gives] = dict.fromkeys(OperatorClass, Recovery.GAP)
 ALWAYS_DIVERGENT: Final[Gives] = dict.fromkeys(OperatorClass, Recovery.DIVERGENT)
 PRECISE_UNLESS_ARBITRARY: Final[Gives] = {**ALWAYS_PRECISE, OperatorClass.ARBITRARY: Recovery.DIVERGENT}
-#: From a copy of the state, rows come again as they were.
+#: From a copy of the state, rows are repeated unchanged.
 FROM_STATE: Final[Gives] = {
     **dict.fromkeys(OperatorClass, Recovery.REPEATING),
     OperatorClass.ARBITRARY: Recovery.DIVERGENT,
 }
-#: From rows alone, a state is made again as far as the operators' class lets it.
+#: From rows alone, the state is rebuilt as far as the operators' class allows.
 FROM_ROWS: Final[Gives] = {
     OperatorClass.REPEATABLE: Recovery.REPEATING,
     OperatorClass.CONVERGENT_CAPABLE: Recovery.CONVERGENT,
@@ -123,10 +123,10 @@ FROM_ROWS: Final[Gives] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Technique:
-    """How a unit is kept, and how it begins again."""
+    """How a unit is protected, and how it is restarted."""
 
     name: str
-    #: A producer drops a row once the unit has it at this stage. SENT: also while the unit is away.
+    #: A producer drops a row once the unit has it at this stage. SENT: even while the unit is away.
     retention: RowStage
     gives: Gives = field(repr=False)
     replicas: Replicas = Replicas.ONE
@@ -136,7 +136,7 @@ class Technique:
     events: EventsAt = EventsAt.NOWHERE
     numbering: Numbering = Numbering.KEPT
     causes: CauseTrimming | None = None
-    #: Of a log of windows: which are checked.
+    #: For a log of windows: which windows are checked.
     windows: CheckPolicy | None = None
     pairs: PairPlacing | None = None
     ring: RingPlan | None = None
@@ -147,28 +147,28 @@ class Technique:
 
     @property
     def tolerates_gaps(self) -> bool:
-        """True if rows may be lost; otherwise a unit that finds rows lost stops the query."""
+        """True if rows may be lost. If False, a unit that finds rows missing stops the query."""
         return self.retention is RowStage.SENT
 
     @property
     def takes_checkpoints(self) -> bool:
-        """True if what a unit has outlives the program that started the query."""
+        """True if the state of a unit outlives the program that started the query."""
         return self.stores is not Storage.NOTHING
 
     @property
     def precise(self) -> bool:
-        """True if the output after a failure is one that a run without a failure gives."""
+        """True if the output after a failure is one that a run without a failure could give."""
         return self.gives[OperatorClass.REPEATABLE] is Recovery.PRECISE
 
     @property
     def nodes_min(self) -> int:
-        """The nodes that it needs."""
+        """The minimum number of nodes."""
         if self.ring is not None:
             return self.ring.settings.r + 1 + self.ring.arrangement.spares
         return (2 if self.replicas.paired else 1) + (self.pairs.standby_nodes if self.pairs is not None else 0)
 
     def check_nodes(self, nodes: int) -> None:
-        """Raise InvalidQuery if so many nodes are too few."""
+        """Raise InvalidQuery if there are too few nodes."""
         if not is_number(nodes, whole=True) or nodes < 1:
             raise InvalidQuery(f"units want a node, and the host has {nodes!r}: give it 1 or more")
         if nodes >= self.nodes_min:

@@ -1,4 +1,4 @@
-"""The first arrangement of a ring: tokens, with neighbours in different racks, and what cannot be a ring."""
+"""The first arrangement of a ring: tokens, neighbours in different racks, and checks of invalid rings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .view import MembershipPhase, RingMember
 
 
 def arrange(names: Sequence[str], r: int, arrangement: RingArrangement | None = None) -> list[RingMember]:
-    """Return the members of a new ring. Raises InvalidQuery, in one line, for what cannot be one.
+    """Return the members of a new ring. Raises InvalidQuery, with a one-line message, for an invalid ring.
 
-    The last `spares` of the names stay off the ring. Any r + 1 neighbours are in different racks if the racks
-    allow for it (SMR VII, Figure 13), unless tokens are given.
+    The last `spares` of the names stay off the ring. Unless tokens are given, any r + 1 neighbours are in
+    different racks, if the racks allow it (SMR VII, Figure 13).
     """
     arrangement = arrangement or RingArrangement()
     rack_of, tokens, spares = arrangement.rack_of, arrangement.tokens, arrangement.spares
@@ -52,11 +52,11 @@ def arrange(names: Sequence[str], r: int, arrangement: RingArrangement | None = 
 
 
 def by_racks(names: Sequence[str], rack_of: Mapping[str, str]) -> list[str]:
-    """Return the names in an order in which nodes of the same rack are as far apart as can be."""
+    """Return the names in an order in which nodes of the same rack are as far apart as possible."""
     racks: dict[str, list[str]] = defaultdict(list)
     for name in names:
         racks[rack_of.get(name, "")].append(name)
-    # Each rack's nodes are spread evenly over the ring: the k-th of m stands at (k + 1/2) / m.
+    # Each rack's nodes are spread evenly over the ring: the k-th of m is at (k + 1/2) / m.
     largest = sorted(racks.items(), key=lambda item: (-len(item[1]), item[0]))
     placed = [
         ((at + 0.5) / len(members), order, name)
@@ -67,7 +67,7 @@ def by_racks(names: Sequence[str], rack_of: Mapping[str, str]) -> list[str]:
 
 
 def shared_racks(ring: Sequence[str], rack_of: Mapping[str, str], r: int) -> list[tuple[str, str]]:
-    """Return pairs of nodes in one rack of which one keeps copies of the other's state."""
+    """Return the pairs of nodes in the same rack in which one keeps copies of the other's state."""
     found = []
     for at, name in enumerate(ring):
         for k in range(1, min(r, len(ring) - 1) + 1):

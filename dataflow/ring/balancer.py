@@ -1,7 +1,8 @@
-"""Balancing of load between neighbours, and growing and shrinking of the ring (SMR VI).
+"""Load balancing between neighbours, and growing and shrinking of the ring (SMR VI).
 
-An overloaded node asks its clockwise neighbour, which has its state and its tuples already, to take the half of
-its interval. One that has enough to do itself asks the next one first. If nobody has room a spare joins.
+An overloaded node asks its clockwise neighbour, which already has its state and its tuples, to take half of its
+interval. If that node has too much to do itself, it passes the request on to the next one. If no node has room, a
+spare joins.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ class RingBalancer:
         self._without_spare = False
 
     def measure(self, queue_rows: int, waiting_rows: int, busy: float) -> None:
-        """Take the rows in the node's queue, those and the ones that it has not read yet, and how busy it is."""
+        """Set the current load.
+
+        `queue_rows`: rows in the node's queue. `waiting_rows`: these and the rows that it has not read yet.
+        `busy`: the share of busy time.
+        """
         self._queue_rows, self._waiting_rows, self._busy = queue_rows, waiting_rows, busy
 
     @property
@@ -53,7 +58,7 @@ class RingBalancer:
                 self._context.send(following, MayLeave())
 
     def relieve(self, asked: Relieve) -> None:
-        """Take the half of the sender's interval, or ask the next node before."""
+        """Take half of the sender's interval, or pass the request on to the next node."""
         view, me = self._context.view, self._context.me
         following = self._next(me.name)
         if self.has_room and self._transitions.possible and me.phase is MembershipPhase.LIVE:
@@ -64,7 +69,7 @@ class RingBalancer:
             self._context.send(following, Relieve((*asked.asking, me.name)))
 
     def take_half(self, before: RingMember) -> None:
-        """Move towards the neighbour before this one, by the half of the distance."""
+        """Move half of the way towards the previous neighbour on the ring."""
         begin = self._context.view.begin_of(self._context.name)
         is_next = self._context.view.neighbours_before(self._context.name, 1) == [before.name]
         if is_next and before.token is not None and distance(before.token, begin) > 1:
@@ -83,7 +88,7 @@ class RingBalancer:
             self._transitions.join(invitation.token)
 
     def leave(self) -> None:
-        """Leave the ring, if enough others stay."""
+        """Leave the ring, if enough other nodes remain."""
         if self._context.me.phase is not MembershipPhase.LIVE or not self._transitions.possible:
             return
         if len(self._context.view.ring) <= self._context.settings.r + 1:
@@ -95,7 +100,7 @@ class RingBalancer:
         self._transitions.leave()
 
     def _take_spare(self) -> None:
-        """Have a spare join in the middle of this node's interval, if possible from another rack."""
+        """Let a spare join in the middle of this node's interval, if possible one from another rack."""
         me, view = self._context.me, self._context.view
         spares = view.spares
         if not spares:

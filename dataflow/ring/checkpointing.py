@@ -1,7 +1,7 @@
-"""Incremental, asynchronous checkpoints of fragments, from the owner to the neighbours (SMR V-C, V-D).
+"""Incremental, asynchronous checkpoints of fragments, from the owner to its neighbours (SMR V-C, V-D).
 
-Of each checkpoint it is said what it contains (its coverage) and on what it is based. A holder takes it if it has
-at least the base, and asks for everything if not; the owner waits for nobody.
+Each checkpoint says what it contains (its coverage) and which state it is based on. A holder accepts it if it has
+at least that base; otherwise it requests the whole state. The owner waits for nobody.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from .tuple_backup import Piece
 
 
 class Checkpointing:
-    """Checkpoints of fragments on one node: it sends those of its own, and takes those of others.
+    """Checkpoints of fragments on one node: sends those of its own fragments, and receives those of others.
 
-    A fragment has at most one checkpoint under way. A holder takes a checkpoint only if that contains everything
-    that the holder's state contains, so that no state goes back. `ReducerCore` calls it with messages and the
-    time; `Transitions` asks it whether a fragment is `ready`.
+    A fragment has at most one checkpoint under way. A holder accepts a checkpoint only if it contains everything
+    that the holder's state contains, so that no state goes back in time. `ReducerCore` calls it with messages and
+    the time; `Transitions` asks it whether a fragment is `ready`.
     """
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self._numbers = 0
-        # Mappers of which it was said that their clocks are behind.
+        # Mappers whose slow clocks were already reported to the user.
         self._late: set[str] = set()
-        # The change of the ring for which it was said that a fragment is established.
+        # For each fragment, the change of the ring for which it was already reported as established.
         self._said: dict[Interval, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     # -- the owner ---------------------------------------------------------------------------------------
 
     def cut_due(self, now_s: float) -> None:
-        """Begin checkpoints of fragments that are due."""
+        """Begin the checkpoints that are due."""
         for fragment in self._context.fragments:
             if not fragment.primary or fragment.waits_for or fragment.cut is not None:
                 continue
@@ -70,7 +70,7 @@ class Checkpointing:
     def serialised(
         self, interval: Interval, number: int, changes: tuple[bytes, ...], everything: tuple[bytes, ...]
     ) -> None:
-        """Send a checkpoint to all holders, and have its changes merged into the master state."""
+        """Send a checkpoint to all holders, and merge its changes into the master state."""
         fragment = self._context.fragments.at(interval)
         if fragment is None or fragment.cut is None or fragment.cut.number != number:
             return
@@ -98,7 +98,7 @@ class Checkpointing:
         fragment.base = cut.coverage
 
     def not_serialised(self, interval: Interval, number: int) -> None:
-        """Give up a checkpoint that could not be made; the next one has its changes."""
+        """Give up a checkpoint that could not be made. The next one includes its changes."""
         fragment = self._context.fragments.at(interval)
         if fragment is not None and fragment.cut is not None and fragment.cut.number == number:
             fragment.give_up_cut()
@@ -118,7 +118,7 @@ class Checkpointing:
                 self._evict(fragment, checkpoint)
 
     def _take(self, fragment: Fragment, checkpoint: PeerCheckpoint) -> bool:
-        """Put a checkpoint into a fragment, if it goes together with what is there."""
+        """Apply a checkpoint to a fragment, if it fits to the present state."""
         full = checkpoint.base is None
         if fragment.has_state:
             if not contains(checkpoint.coverage, fragment.coverage):
@@ -129,7 +129,7 @@ class Checkpointing:
             return False
         fragment.table.take(checkpoint.entries, fragment.interval, anew=full)
         if fragment.waits_for:
-            # Tuples of a copy that came before come again with this one.
+            # Drop the tuples of an earlier copy: this copy includes them again.
             fragment.backup.drop_until(fragment.begins)
         fragment.has_state = True
         fragment.coverage = dict(checkpoint.coverage)
@@ -152,7 +152,7 @@ class Checkpointing:
                 )
 
     def report_established(self) -> None:
-        """Tell those whom the ring's changes wait for which fragments this node could own by now."""
+        """Report which fragments this node could own now, to the nodes that wait for this to change the ring."""
         for fragment in self._context.fragments:
             arc = self._context.view.arc_at(fragment.interval.low)
             if arc.now == arc.next:
@@ -166,7 +166,7 @@ class Checkpointing:
                     self._context.send(name, Established(fragment.interval, arc.now, arc.next))
 
     def ready(self, fragment: Fragment) -> bool:
-        """Return whether this node could own a fragment, with results of just it."""
+        """Return True if this node could own a fragment, with results of exactly this fragment."""
         return fragment.fresh and not fragment.wide_results and fragment.complete(self._context.mappers)
 
     # -- copies ------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Checkpointing:
             self._context.send(sender, CopyRefused(gap))
 
     def _give_copy(self, owner: str, fragment: Fragment) -> None:
-        """Send an owner all that this node has of a fragment: its state, and the tuples since."""
+        """Send an owner everything that this node has of a fragment: its state, and the tuples since."""
         self._context.send(
             owner,
             PeerCheckpoint(
@@ -206,7 +206,7 @@ class Checkpointing:
             self._context.send(owner, KeptTuples(fragment.interval, mapper, upto, last=True))
 
     def kept_tuples(self, kept: KeptTuples) -> None:
-        """Put in what lies between the copied state and what came here by itself."""
+        """Add tuples from between the copied state and the tuples that this node received itself."""
         for fragment in self._context.fragments.cut_around(kept.interval):
             if not fragment.waits_for or not fragment.has_state:
                 continue

@@ -1,6 +1,7 @@
-"""Coverage: for each mapper the number up to which its batches are contained in a state.
+"""Coverage: for each mapper the number up to which a state contains its batches.
 
-Mappers number their batches, and each interval gets its part of them in their order, so one number says it all.
+Mappers number their batches, and each interval receives its part of them in order. So one number per mapper is
+enough.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ Coverage = Mapping[str, int]
 
 
 def contains(later: Coverage, earlier: Coverage) -> bool:
-    """Return whether all that one contains is in the other."""
+    """Return True if `later` contains everything that `earlier` contains."""
     return all(later.get(mapper, 0) >= number for mapper, number in earlier.items())
 
 
 class RingCoverage:
-    """Coverage of the whole ring, place by place: what a sink has had of each mapper."""
+    """The coverage of the whole ring, by place: what a sink has received of each mapper."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[tuple[Interval, int]]] = {}
 
     def span(self, mapper: str, interval: Interval) -> tuple[int, int]:
-        """Return the lowest and the highest number that the places of an interval have."""
+        """Return the lowest and the highest number of the places in an interval."""
         parts, begin, end = self._within(mapper, interval)
         numbers = [number for _, number in parts[begin:end]]
         return min(numbers), max(numbers)
@@ -33,7 +34,7 @@ class RingCoverage:
     def raise_to(self, mapper: str, interval: Interval, number: int) -> None:
         """Note that an interval has all batches up to a number."""
         parts, begin, end = self._within(mapper, interval)
-        # Neighbours are looked at as well, so that what has the same number becomes one part.
+        # Include the neighbours, so that adjacent parts with the same number are merged.
         begin, end = max(begin - 1, 0), min(end + 1, len(parts))
         made: list[tuple[Interval, int]] = []
         for part, had in parts[begin:end]:
@@ -49,11 +50,11 @@ class RingCoverage:
         return min(number for _, number in self._of(mapper))
 
     def complete(self, lasts: Coverage) -> bool:
-        """Return whether every place has everything up to the last batch of each mapper."""
+        """Return True if every place has everything up to the last batch of each mapper."""
         return all(number >= last for mapper, last in lasts.items() for _, number in self._of(mapper))
 
     def _within(self, mapper: str, interval: Interval) -> tuple[list[tuple[Interval, int]], int, int]:
-        """Return the parts of a mapper, and which of them an interval overlaps."""
+        """Return the parts of a mapper, and the range of those that overlap an interval."""
         parts = self._of(mapper)
         begin = bisect_right(parts, interval.low, key=lambda part: part[0].low) - 1
         return parts, begin, bisect_left(parts, interval.high, key=lambda part: part[0].low)

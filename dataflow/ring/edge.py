@@ -1,7 +1,8 @@
 """The edge of a ring: mappers and the sink, in the program that started the query.
 
-The sink knows for each place of the ring up to which batch of each mapper it has results, so that none counts
-twice, whoever sends it. Results for another keyed function are batches of another mapper, as rows of a source are.
+For each place of the ring, the sink knows up to which batch of each mapper it has results, so that none counts
+twice, whoever sends it. Results that go to another keyed function are batches of another mapper, like rows of a
+source.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .view import MembershipPhase, RingMember, RingView
 
 @dataclass(frozen=True)
 class RingRelay:
-    """A mapper of results: the mappers whose results it gets, and what puts them into the order of their keys."""
+    """A mapper of results. `feeds`: the mappers whose results it receives. `mapping`: sorts rows by key place."""
 
     feeds: frozenset[str]
     mapping: Callable[[pa.RecordBatch], HashedRows]
@@ -33,9 +34,9 @@ class RingRelay:
 class EdgeOfRing:
     """The mappers of a ring and its sink, with their view of the ring.
 
-    With exactly-once, a result is delivered only if its number is above what the sink has for that mapper and
-    place, and a gap is reported as a loss. It does no I/O: each event returns effects. `RingRun` drives it in the
-    program that started the query, and `SeededRing` under a seed.
+    With exactly-once, a result is delivered only if its number is above the sink's number for that mapper and
+    place. A gap is reported as a loss. It does no I/O: each event returns effects. `RingRun` drives it in the
+    program that started the query, and `SeededRing` in seeded simulations.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class EdgeOfRing:
         settings: RingSettings,
         relays: Mapping[str, RingRelay] | None = None,
     ) -> None:
-        """`relays` are the mappers of results, those before others first."""
+        """`relays`: the mappers of results, in upstream to downstream order."""
         self.view = RingView(settings.r, members)
         self.mappers = {name: MapperCore(name, self.view, settings) for name in mappers}
         self._settings = settings
@@ -55,18 +56,18 @@ class EdgeOfRing:
         self._begins_at = self.view.revision
         self._told: dict[str, int] = {}
         self._done = False
-        # Nodes that are to be on the ring, and whether there are too few for r.
+        # The intended number of nodes on the ring, and whether there are too few for r.
         self._nodes, self._small = len(self.view.ring), False
         self._invited_s = float("-inf")
-        # Nodes to which the connection broke, and of which nothing was heard since.
+        # Nodes whose connection broke, and that have sent nothing since.
         self._broken: set[str] = set()
-        #: Results that came again, and were left out.
+        #: Number of duplicate results that were dropped.
         self.repeated = 0
 
     # -- sources -----------------------------------------------------------------------------------------
 
     def has_room(self, mapper: str) -> bool:
-        """Return whether a mapper, and all those behind it, can take more."""
+        """Return True if a mapper and all mappers downstream of it have room."""
         behind: str | None = mapper
         while behind is not None:
             if not self.mappers[behind].has_room:
@@ -108,11 +109,11 @@ class EdgeOfRing:
         return []
 
     def progress(self, mapper: str) -> tuple[int, int]:
-        """Return the number of a mapper's last batch, and of the last of which all results are here."""
+        """Return the number of a mapper's last batch, and of the last batch whose results are all here."""
         return self.mappers[mapper].number, self._covered.lowest(mapper)
 
     def joined(self, member: RingMember) -> list[RingEffect]:
-        """Take in a spare that has started, and tell the ring of it."""
+        """Add a spare that has started, and tell the ring about it."""
         self.view.merge([member])
         return [effect for name in self.view.members for effect in self._tell(name)]
 
@@ -124,7 +125,7 @@ class EdgeOfRing:
         return self._look_who_is_left()
 
     def _look_who_is_left(self) -> list[RingEffect]:
-        """Say that all is lost when nobody on the ring is there any more to say so."""
+        """If no node of the ring is left to report the loss, report that everything is lost."""
         if self._broken.issuperset(self.view.ring) and not self._done:
             return [
                 LossFound(
@@ -136,7 +137,7 @@ class EdgeOfRing:
     # -- the size of the ring ----------------------------------------------------------------------------
 
     def invite(self, after: str) -> list[RingEffect]:
-        """Have a spare join in the middle of a node's interval, if possible one from another rack."""
+        """Let a spare join in the middle of a node's interval, if possible one from another rack."""
         token, spares = self.view.middle_of(after), self.view.spares
         if token is None or not spares:
             return [TellUser(f"no spare can join after {after!r}: start more nodes")]
@@ -145,7 +146,7 @@ class EdgeOfRing:
         return [*self._tell(chosen.name), SendTo(chosen.name, Invite(token))]
 
     def _refill(self, now_s: float) -> list[RingEffect]:
-        """Have a spare join in place of a node that has died; it may say no, or die, and is asked again later."""
+        """Invite a spare to replace a node that has died. If it refuses or dies, try again later."""
         members = self.view.members.values()
         left = sum(member.gone and member.phase is MembershipPhase.LEAVING for member in members)
         ring = self.view.ring
@@ -193,7 +194,7 @@ class EdgeOfRing:
         if self._settings.exactly_once and result.number <= highest:
             self.repeated += 1
             if result.number > lowest:
-                # Never without a loss before: whoever owns a part now sent results of just that part first.
+                # This happens only after a loss: a new owner of a part first sends results of exactly that part.
                 reason = (
                     f"results {lowest + 1} to {result.number} of mapper {result.mapper!r} came for a part alone"
                 )
@@ -223,7 +224,7 @@ class EdgeOfRing:
             yield AllDelivered()
 
     def _is_over(self, mappers: Iterable[str]) -> bool:
-        """Return whether mappers have ended, and all that was made of their rows is here."""
+        """Return True if mappers have ended, and all results of their rows are here."""
         found = {name: self.mappers[name] for name in mappers}
         return all(mapper.ended for mapper in found.values()) and self._covered.complete(
             {name: mapper.number for name, mapper in found.items()}

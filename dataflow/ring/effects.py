@@ -13,7 +13,7 @@ from .tokens import Interval
 
 @dataclass(frozen=True, slots=True)
 class SendTo:
-    """Send a message to a node, or to the edge; in order, and as far as the connection holds."""
+    """Send a message to a node or the edge. Messages arrive in order unless the connection breaks."""
 
     to: str
     message: RingMessage
@@ -21,7 +21,7 @@ class SendTo:
 
 @dataclass(frozen=True, slots=True)
 class Serialise:
-    """Call `changes` and `everything`, where there is one, on any thread; then `ReducerCore.serialised`."""
+    """Call `changes` and `everything` (if given) on any thread; then call `ReducerCore.serialised`."""
 
     interval: Interval
     number: int
@@ -41,7 +41,7 @@ class AllDelivered:
 
 @dataclass(frozen=True, slots=True)
 class LeaveRing:
-    """The node has no place on the ring any more, and ends."""
+    """The node no longer has a place on the ring, and ends."""
 
     reason: str
 
@@ -56,7 +56,7 @@ class LossFound:
 
 @dataclass(frozen=True, slots=True)
 class TellUser:
-    """Tell whoever runs the query."""
+    """Show a message to the user who runs the query."""
 
     text: str
 

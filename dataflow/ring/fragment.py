@@ -1,7 +1,7 @@
-"""A fragment: an interval's state, its coverage, and the tuples since, as one node has them.
+"""A fragment: the state of an interval, its coverage, and the tuples since, on one node.
 
-Owner and neighbours have the same kind of fragment; the owner processes what the others back up. So whoever takes
-over has everything already, and nothing is sent (SMR V-B, VII).
+The owner and its neighbours have the same kind of fragment. The owner processes the tuples that the others back
+up. So a node that takes over already has everything, and nothing needs to be sent (SMR V-B, VII).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .tuple_backup import TupleBackup
 
 @dataclass
 class RunningCut:
-    """A checkpoint that is being made of an inactive fragment, with all that it says."""
+    """A checkpoint that is being made of an inactive fragment, with its coverage and its base."""
 
     number: int
     base: Coverage
     coverage: Coverage
     stamp_us: int
     results: tuple[Result, ...]
-    #: Holders that get all of the state, since they lack what the changes are based on.
+    #: Holders that receive the whole state, because they lack the base of the changes.
     full_for: frozenset[str]
 
 
@@ -32,33 +32,33 @@ class RunningCut:
 class Fragment:
     interval: Interval
     table: KeyedTable
-    #: True if the state is there: as of the coverage, however old that is.
+    #: True if there is a state, as of the coverage, however old.
     has_state: bool
-    #: True unless the fragment was cut out of another one, and no checkpoint of just it has come since.
+    #: False if the fragment was split off another one, until a checkpoint of exactly this fragment arrives.
     fresh: bool = True
     #: True on the owner.
     primary: bool = False
-    #: True while the owner waits for a copy of what it lacks, from the nodes named.
+    #: The nodes whose copy the owner waits for, because it lacks something.
     waits_for: set[str] = field(default_factory=set)
     coverage: dict[str, int] = field(default_factory=dict)
     stamp_us: int = 0
-    #: For each mapper: all of its batches above this number have come here, up to that in `upto`.
+    #: For each mapper: all batches above `begins` and up to `upto` have arrived here.
     begins: dict[str, int] = field(default_factory=dict)
     upto: dict[str, int] = field(default_factory=dict)
     backup: TupleBackup = field(default_factory=TupleBackup)
-    #: Results that the sink has not taken, and what the last one of each mapper went up to.
+    #: Results that the sink has not taken, and for each mapper the number that the last result went up to.
     results: list[Result] = field(default_factory=list)
     reported: dict[str, int] = field(default_factory=dict)
-    #: The owner's: what the last checkpoint contained, who has it, and the one that is being made.
+    #: On the owner: what the last checkpoint contained, who has it, and the checkpoint that is being made.
     base: Coverage = field(default_factory=dict)
     based: set[str] = field(default_factory=set)
     cut: RunningCut | None = None
-    #: True if a checkpoint is wanted though nothing has changed.
+    #: True if a checkpoint is wanted although nothing has changed.
     wants_cut: bool = False
     cut_s: float = 0.0
 
     def missing(self, mappers: tuple[str, ...]) -> list[str]:
-        """Return the mappers of which it is not known that state and tuples make up everything."""
+        """Return the mappers for which state and tuples may not add up to everything."""
         return [
             mapper
             for mapper in mappers
@@ -66,11 +66,11 @@ class Fragment:
         ]
 
     def complete(self, mappers: tuple[str, ...]) -> bool:
-        """Return whether this node could own the interval: it has the state, and all tuples since."""
+        """Return True if this node could own the interval: it has the state, and all tuples since."""
         return self.has_state and not self.missing(mappers)
 
     def receive(self, mapper: str, after: int, number: int) -> bool:
-        """Note that the batches above one number, up to another, are here. Return False if they were before."""
+        """Note that the batches above `after` and up to `number` are here. Return False if they already were."""
         upto = self.upto.get(mapper)
         if upto is not None and number <= upto:
             return False
@@ -85,7 +85,7 @@ class Fragment:
             self.cut = None
 
     def split(self, at: int) -> tuple[Fragment, Fragment]:
-        """Return the parts below a place and from it on."""
+        """Return the parts below a place, and from that place on."""
         self.give_up_cut()
         tables = self.table.split(at)
         backups = self.backup.split(at, self.interval)
@@ -116,5 +116,5 @@ class Fragment:
 
     @property
     def wide_results(self) -> bool:
-        """True while the sink has not taken results of an interval that this one was cut out of."""
+        """True while the sink has not taken results of the larger interval that this one was split off."""
         return any(not self.interval.contains(each.interval) for each in self.results)

@@ -1,4 +1,4 @@
-"""The fragments that a node has, as the ring says that it owns or holds them, and what of them is missing."""
+"""The fragments that a node must have according to the ring, and which parts of them are missing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .view import MembershipPhase
 
 
 class FragmentPlaces:
-    """Takes up fragments, gives them up, becomes their owner, and says what nobody has any more.
+    """Adds and removes fragments, makes the node their owner, and reports what is lost.
 
-    An owner that lacks something asks the other holders, and waits for as long as one of them may have it.
+    If an owner lacks something, it asks the other holders, and waits as long as one of them may have it.
     `ReducerCore` calls `assign` when the ring has changed, and passes what other holders send.
     """
 
@@ -23,11 +23,11 @@ class FragmentPlaces:
         self._asked_s = float("-inf")
         #: True once the ring has no place for the node.
         self.gone = False
-        #: Rows that were processed again after a take-over.
+        #: Number of rows that were processed again after a take-over.
         self.replayed_rows = 0
 
     def assign(self, now_s: float, *, begins: bool = False) -> None:
-        """Take up what the ring says that this node owns and holds, and drop the rest."""
+        """Add the fragments that this node owns or holds according to the ring, and drop all others."""
         context = self._context
         view, fragments, name = context.view, context.fragments, context.name
         if view.is_gone(name):
@@ -63,7 +63,7 @@ class FragmentPlaces:
                 self._look_for_loss(fragment)
 
     def _promote(self, now_s: float, fragment: Fragment, holders: tuple[str, ...]) -> None:
-        """Become the owner of a fragment: by what is here, or by what another holder has."""
+        """Become the owner of a fragment, from the local data or from a copy of another holder."""
         fragment.primary, fragment.cut_s = True, now_s
         if not fragment.complete(self._context.mappers):
             fragment.waits_for = {each for each in holders if each != self._context.name}
@@ -73,7 +73,7 @@ class FragmentPlaces:
             self._begin(fragment)
 
     def _begin(self, fragment: Fragment) -> None:
-        """Replay the tuples since the state, and go on."""
+        """Replay the tuples since the state, and continue."""
         fragment.waits_for = set()
         fragment.base = dict(fragment.coverage)
         fragment.reported = dict(fragment.coverage)
@@ -87,7 +87,7 @@ class FragmentPlaces:
         fragment.backup.clear()
 
     def _demote(self, fragment: Fragment) -> None:
-        """Become one of those that keep a copy: with the state as it is, and what waits to be processed."""
+        """Become a holder that only keeps a copy: the present state, and the tuples that wait to be processed."""
         fragment.give_up_cut()
         fragment.primary, fragment.waits_for, fragment.wants_cut = False, set(), False
         self._queue.back_up(fragment)
@@ -103,19 +103,19 @@ class FragmentPlaces:
                     self._context.send(name, CopyWanted(fragment.interval, as_owner=True))
 
     def try_copies(self) -> None:
-        """Begin with those fragments that are whole by now."""
+        """Begin with the fragments that are complete now."""
         for fragment in self._context.fragments:
             if fragment.primary and fragment.waits_for and fragment.complete(self._context.mappers):
                 self._begin(fragment)
 
     def refused(self, sender: str, within: list[Fragment]) -> None:
-        """Learn that another holder lacks what this node asked for."""
+        """Note that another holder lacks what this node asked for."""
         for fragment in within:
             fragment.waits_for.discard(sender)
             self._look_for_loss(fragment)
 
     def _look_for_loss(self, fragment: Fragment, *, first: bool = False) -> None:
-        """Go on without what nobody has, and say so."""
+        """If no holder has the missing data, report the loss, and continue without them."""
         if not fragment.primary or fragment.waits_for or fragment.complete(self._context.mappers):
             return
         if not first and fragment.has_state and not fragment.missing(self._context.mappers):
@@ -126,7 +126,7 @@ class FragmentPlaces:
         self._begin(fragment)
 
     def lose(self, fragment: Fragment, what: str) -> None:
-        """Say that something of a fragment is lost."""
+        """Report that a part of a fragment is lost."""
         reason = (
             f"{what} of {fragment.interval.share:.1%} of the ring is lost: {self._context.settings.r + 1} "
             "neighbours or more died at once; raise r, or place neighbours in different racks"

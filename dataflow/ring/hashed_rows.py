@@ -1,4 +1,4 @@
-"""Rows in the order of their keys' places on the ring, so that an interval's rows are a slice."""
+"""Rows in the order of their keys' places on the ring, so that the rows of an interval are a slice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HashedRows:
 
     @classmethod
     def join(cls, parts: list[HashedRows]) -> HashedRows:
-        """Return parts of one batch, in order, as one."""
+        """Join consecutive parts of one batch."""
         if len(parts) == 1:
             return parts[0]
         table = pa.Table.from_batches([part.rows for part in parts]).combine_chunks()

@@ -1,4 +1,4 @@
-"""Places of keys on the ring, by columns of Arrow: the same on every node, in every run."""
+"""Places of keys on the ring, computed with Arrow: the same on every node and in every run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECRET = np.zeros(2, np.int64)
 
 
 def key_places(columns: Sequence[pa.Array]) -> Hashes:
-    """Return the place of each row of key columns. Raises InvalidQuery for a type that has none."""
+    """Return the place of each row of key columns. Raises InvalidQuery if a type cannot be hashed."""
     places = spread(_words(columns[0]))
     for column in columns[1:]:
         places = spread(places ^ spread(_words(column)))

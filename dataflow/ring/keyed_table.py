@@ -1,8 +1,9 @@
-"""The state of an interval in master state, active and inactive fragment (SMR V-C, Figure 4).
+"""The state of an interval as master state, active and inactive fragment (SMR V-C, Figure 4).
 
-Changes go to the active fragment. A checkpoint swaps it with the inactive one, which is empty then; the inactive
-one is sent to the neighbours while changes go on, and is merged into the master state afterwards. A read finds
-the latest of a key: active, then inactive, then master.
+Changes go to the active fragment. A checkpoint swaps it with the inactive fragment, which is empty at that time.
+The inactive fragment is sent to the neighbours while changes continue, and is merged into the master state
+afterwards. A read returns the latest value of a key: from the active fragment, else the inactive one, else the
+master state.
 """
 
 from __future__ import annotations
@@ -22,49 +23,52 @@ Entries = tuple[bytes, ...]
 class KeyedTable(ABC):
     @abstractmethod
     def cut(self) -> None:
-        """Swap the active fragment and the inactive one, which is empty."""
+        """Swap the active fragment with the inactive one, which must be empty."""
 
     @abstractmethod
     def changes(self) -> Entries:
-        """Return the inactive fragment as bytes. Other threads may call it, and nothing changes it meanwhile."""
+        """Return the inactive fragment as bytes.
+
+        Another thread may call this; nothing changes the fragment meanwhile.
+        """
 
     @abstractmethod
     def everything(self) -> Entries:
-        """Return master state and inactive fragment as bytes; as `changes`."""
+        """Return the master state and the inactive fragment as bytes. Another thread may call this."""
 
     @abstractmethod
     def merge(self) -> None:
-        """Put the inactive fragment into the master state."""
+        """Merge the inactive fragment into the master state."""
 
     @abstractmethod
     def undo_cut(self) -> None:
-        """Put the inactive fragment back under the active one: its checkpoint was given up."""
+        """Put the inactive fragment back under the active one, because its checkpoint was given up."""
 
     @abstractmethod
     def take(self, entries: Entries, interval: Interval, *, anew: bool) -> None:
-        """Put entries of an interval that came from the owner into the master state; `anew`: and drop what was."""
+        """Add an owner's entries in an interval to the master state. `anew`: drop the existing ones first."""
 
     @abstractmethod
     def split(self, at: int) -> tuple[Self, Self]:
-        """Return the parts below a place and from it on. What is left behind is read by those that read it."""
+        """Return the parts below a place, and from that place on. Readers may still use this table."""
 
     @abstractmethod
     def empty(self) -> Self:
-        """Return a table of the same kind with nothing in it."""
+        """Return an empty table of the same kind."""
 
     @property
     @abstractmethod
     def changed_keys(self) -> int:
-        """Return the number of keys in the inactive fragment."""
+        """The number of keys in the inactive fragment."""
 
     @property
     @abstractmethod
     def known_keys(self) -> int:
-        """Return the number of keys in the master state."""
+        """The number of keys in the master state."""
 
 
 class DictTable(KeyedTable):
-    """The twin in Python's dictionaries, by numbers as keys: for seeds and for small states."""
+    """The twin in Python dictionaries, with integer keys: for simulations and small states."""
 
     def __init__(self) -> None:
         self._master: dict[int, Any] = {}
@@ -142,5 +146,5 @@ def _inside(items: dict[int, Any], interval: Interval) -> dict[int, Any]:
 
 
 def places_of(keys: Iterable[int]) -> Hashes:
-    """Return the places of numbers on the ring."""
+    """Return the places of integers on the ring."""
     return spread(np.fromiter(keys, np.int64))

@@ -1,6 +1,6 @@
 """A mapper: it numbers its batches, and sends each tuple to the owner of its key and to r neighbours (SMR V-B).
 
-It keeps a batch until all of them have it, and sends it again to those that come in their place.
+It keeps a batch until all of them have it. When nodes are replaced, it sends the batch to the new ones.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Feed:
-    """The part of the ring that a node gets, between two neighbouring places."""
+    """The part of the ring between two neighbouring places, as sent to one node."""
 
     node: str
     interval: Interval
-    #: The number up to which the node was told of everything, and up to which it has that.
+    #: The number up to which everything was sent to the node, and up to which the node has acknowledged.
     told: int
     held: int
-    #: False until the node was told where it begins, also if there is nothing to be sent; and whether it knows.
+    #: True once the node was told where its feed begins, even if there were no rows. Then whether the node knows
+    #: it.
     begun: bool = False
     knows: bool = False
 
 
 @dataclass(slots=True)
 class _Unheld:
-    """A message that a node has not acknowledged, and the feeds that it was for."""
+    """A message that a node has not acknowledged, and the feeds that it belongs to."""
 
     serial: int
     number: int
@@ -51,9 +52,9 @@ class _Unheld:
 class MapperCore:
     """One mapper: the batches of a source, or of results, that some node may still need.
 
-    A batch goes once all nodes that the ring names as holders have everything up to it. A node is sent the rows of
-    its own intervals alone, in the order of batches; after its connection broke, again what it has not
-    acknowledged. `EdgeOfRing` calls it, and sends the messages that it yields.
+    A batch is dropped once all nodes that the ring names as holders have everything up to it. A node receives only
+    the rows of its own intervals, in the order of batches. After its connection broke, it receives again what it
+    has not acknowledged. `EdgeOfRing` calls it, and sends the messages that it yields.
     """
 
     def __init__(self, name: str, view: RingView, settings: RingSettings) -> None:
@@ -68,10 +69,10 @@ class MapperCore:
         self._stamp_us = 0
         self._feeds: dict[str, list[_Feed]] = {}
         self._serials: dict[str, int] = {}
-        # Messages that a node has not acknowledged; and the rows in them.
+        # For each node, the messages that it has not acknowledged, and their number of rows.
         self._sent: dict[str, deque[_Unheld]] = {}
         self._unheld_rows: dict[str, int] = {}
-        #: Bytes of tuples that were sent, over all nodes.
+        #: Bytes of tuples sent, over all nodes.
         self.sent_bytes = 0
         self.assign()
 
@@ -80,7 +81,7 @@ class MapperCore:
         return self.held_bytes < self._settings.mapper_bytes_max
 
     def offer(self, now_us: int, rows: HashedRows) -> Iterator[tuple[str, Tuples]]:
-        """Take a batch, and yield what is to be sent to which node."""
+        """Add a batch, and yield the messages to send, each with its node."""
         assert not self.ended
         self.number += 1
         self._stamp_us = max(self._stamp_us, now_us)
@@ -94,7 +95,7 @@ class MapperCore:
         return self.progress()
 
     def progress(self) -> Iterator[tuple[str, Tuples]]:
-        """Tell nodes of batches that had nothing for them, send what is due again, and drop what all have."""
+        """Tell nodes about batches without rows for them, repeat what is due, and drop what all nodes have."""
         self._release()
         for node, feeds in self._feeds.items():
             yield from self._due(node)
@@ -103,7 +104,7 @@ class MapperCore:
                 yield node, self._message(node, [feed for feed in behind if feed.told == told], self.number, None)
 
     def held(self, node: str, serial: int) -> None:
-        """Learn that a node has the messages up to this one."""
+        """Note that a node has the messages up to this one."""
         sent = self._sent.get(node, deque())
         while sent and sent[0].serial <= serial:
             message = sent.popleft()
@@ -112,13 +113,13 @@ class MapperCore:
                 feed.held, feed.knows = max(feed.held, message.number), True
 
     def disconnected(self, node: str) -> None:
-        """Learn that what was on its way to a node is lost."""
+        """Note that everything in transit to a node is lost."""
         self._forget(node)
         for feed in self._feeds.get(node, ()):
             feed.told, feed.begun = feed.held, feed.knows
 
     def assign(self) -> None:
-        """Feed those whom the ring names by now; who is new gets what is still here."""
+        """Feed the nodes that the ring names now. A new node receives the batches that are still here."""
         before, self._feeds = self._feeds, {}
         first = self._batches[0].number - 1 if self._batches else self.number
         for arc in self._view.arcs:
@@ -133,7 +134,7 @@ class MapperCore:
                     begun, knows = all(feed.begun for feed in old), all(feed.knows for feed in old)
                 else:
                     told = held = first
-                    # Those with which the query begins know that there was nothing before.
+                    # Nodes that begin with the query know that nothing came before.
                     begun = knows = not before
                 self._feeds.setdefault(node, []).append(_Feed(node, arc.interval, told, held, begun, knows))
         self._carry_over(before)
@@ -141,7 +142,7 @@ class MapperCore:
         self._release()
 
     def _carry_over(self, before: dict[str, list[_Feed]]) -> None:
-        """Let acknowledgements of what was sent count for the feeds that there are now."""
+        """Let acknowledgements of earlier messages count for the present feeds."""
         for node, sent in list(self._sent.items()):
             now = self._feeds.get(node, [])
             if node not in self._feeds:
@@ -156,9 +157,10 @@ class MapperCore:
                 ]
 
     def _send_again(self) -> None:
-        """Have feeds told again whose last batches no message on its way would acknowledge.
+        """Repeat to feeds their last batches if no message in transit would acknowledge them.
 
-        One that was made of two has what each of them was told, but no message was for both.
+        This concerns a feed that was merged from two: both were sent everything, but no single message covers
+        both.
         """
         for node, feeds in self._feeds.items():
             on_way = self._sent.get(node, ())
@@ -170,7 +172,7 @@ class MapperCore:
     # -- inside ------------------------------------------------------------------------------------------
 
     def _due(self, node: str) -> Iterator[tuple[str, Tuples]]:
-        """Yield the batches that a node was not told of, those that have something for it."""
+        """Yield messages for the batches that a node was not sent and that contain rows for it."""
         feeds = self._feeds[node]
         for told in sorted({feed.told for feed in feeds}):
             group = [feed for feed in feeds if feed.told == told]
@@ -202,14 +204,14 @@ class MapperCore:
         self._unheld_rows.pop(node, None)
 
     def _release(self) -> None:
-        """Drop the batches that all have."""
+        """Drop the batches that all nodes have."""
         held = min((feed.held for feeds in self._feeds.values() for feed in feeds), default=0)
         while self._batches and self._batches[0].number <= held:
             self.held_bytes -= self._batches.popleft().rows.bytes
 
 
 def _spans(feeds: list[_Feed]) -> list[Interval]:
-    """Return the intervals of feeds, those that touch as one, in order."""
+    """Return the intervals of feeds in order, with adjacent ones merged."""
     spans: list[Interval] = []
     for feed in sorted(feeds, key=lambda each: each.interval.low):
         if spans and spans[-1].high == feed.interval.low:

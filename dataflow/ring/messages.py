@@ -1,4 +1,4 @@
-"""Messages on the ring. Connections keep their order; a broken one loses what is on its way."""
+"""Messages on the ring. Connections keep their order; a broken one loses those in transit."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from .hashed_rows import HashedRows
 from .tokens import Interval
 from .view import RingMember
 
-#: Mappers and sinks: the program that started the query.
+#: The program that started the query, with mappers and sinks.
 EDGE = "edge"
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Members as the sender knows them, where that has changed since it told the receiver last."""
+    """Members whose entries have changed since the sender last told the receiver."""
 
     members: tuple[RingMember, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The sender is alive. Goes to those that would take over."""
+    """The sender is alive. Sent to the nodes that would take over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tuples:
-    """All rows of a mapper in `spans` with numbers above `after`, up to `number`: they are of that batch."""
+    """Rows of batch `number` in `spans`. The batches between `after` and that one have no rows in `spans`."""
 
     mapper: str
     #: Counts the messages of this mapper to this node.
@@ -39,7 +39,7 @@ class Tuples:
     stamp_us: int
     spans: tuple[Interval, ...]
     rows: HashedRows
-    #: Rows that were sent to this node before, and that it has not acknowledged yet.
+    #: Number of rows that this node was sent before and has not acknowledged yet.
     unheld_rows: int = 0
 
 
@@ -53,7 +53,7 @@ class TuplesHeld:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Rows made of an interval's part of the batches after one, up to another, of a mapper."""
+    """Rows made from an interval's part of a mapper's batches above `after` and up to `number`."""
 
     mapper: str
     after: int
@@ -81,25 +81,25 @@ class ResultsTaken:
 
 @dataclass(frozen=True, slots=True)
 class PeerCheckpoint:
-    """The changes of an interval's state since its state at `base`, or all of it if that is None."""
+    """The changes of an interval's state since its state at `base`, or the whole state if that is None."""
 
     interval: Interval
     number: int
     base: Mapping[str, int] | None
     coverage: Mapping[str, int]
-    #: The latest time of a tuple that is contained.
+    #: The latest time of a tuple that it contains.
     stamp_us: int
-    #: Results that the sink has not taken, of batches that are contained.
+    #: Results of the contained batches that the sink has not taken.
     results: tuple[Result, ...]
     entries: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CopyWanted:
-    """The sender lacks the state of an interval, or what its next checkpoint is based on."""
+    """The sender lacks the state of an interval, or the base of its next checkpoint."""
 
     interval: Interval
-    #: True: it owns the interval, and asks whoever has it; else it asks the owner.
+    #: True: the sender owns the interval, and asks all holders. False: it asks the owner.
     as_owner: bool = False
 
 
@@ -112,7 +112,7 @@ class CopyRefused:
 
 @dataclass(frozen=True, slots=True)
 class KeptTuples:
-    """A piece of the sender's backup, for an owner that lacks it; the last one says so."""
+    """A piece of the sender's backup, for an owner that lacks it. The last piece is marked."""
 
     interval: Interval
     mapper: str
@@ -124,24 +124,24 @@ class KeptTuples:
 
 @dataclass(frozen=True, slots=True)
 class Established:
-    """The sender could own an interval now, or keep it: it has the state, and all tuples since."""
+    """The sender could own or hold an interval now: it has the state, and all tuples since."""
 
     interval: Interval
-    #: The holders before and after the change that waits for it.
+    #: The holders before and after the change that waits for this.
     now: tuple[str, ...]
     next: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Relieve:
-    """Nodes that have too much to do: the first asks, and each adds itself when it asks the next."""
+    """Ask the next node to relieve overloaded nodes. Each node that passes it on adds its own name."""
 
     asking: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NobodyRelieves:
-    """All nodes have enough to do: who asked first takes a spare, if there is one."""
+    """All nodes have enough to do. The first node that asked then takes a spare, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,24 +153,24 @@ class Invite:
 
 @dataclass(frozen=True, slots=True)
 class MayLeave:
-    """Ask the next neighbour whether it has room for all that the sender does."""
+    """Ask the next neighbour whether it has room for all the work of the sender."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Let the receiver leave the ring once others have its state."""
+    """Allow the receiver to leave the ring once others have its state."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnded:
-    """Learn from the edge that the process of a node has ended, whatever of it is still on its way."""
+    """The edge reports that the process of a node has ended, whatever of it is still in transit."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class StateLost:
-    """The state or the tuples of an interval are lost, since too many neighbours died at once."""
+    """The state or the tuples of an interval are lost, because too many neighbours died at once."""
 
     interval: Interval
     reason: str
@@ -178,12 +178,13 @@ class StateLost:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Something that whoever runs the query is to know, as that a mapper's clock is behind."""
+    """A message for the user who runs the query, such as that a mapper's clock is slow."""
 
     text: str
 
 
-#: Messages that a busy node has to see before the rows that wait for it. Their order among others is of no matter.
+#: Messages that a busy node must see before the rows that wait for it. Their order relative to other messages does
+#: not matter.
 URGENT = (ResultsTaken,)
 
 RingMessage = (
@@ -214,7 +215,7 @@ RingMessage = (
 
 @dataclass(frozen=True, slots=True)
 class NodeStarted:
-    """A node listens, and may be given a place."""
+    """A node listens, and can be given a place."""
 
     name: str
     address: str
@@ -224,7 +225,7 @@ class NodeStarted:
 
 @dataclass(frozen=True, slots=True)
 class BeginNode:
-    """The members of the ring, with addresses; `begins`: the query begins with them."""
+    """The members of the ring, with addresses. `begins`: True if the query begins with them."""
 
     members: tuple[RingMember, ...]
     begins: bool
@@ -232,7 +233,7 @@ class BeginNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
-    """The figures of a node, for those who measure."""
+    """Statistics of a node, for measurements."""
 
     processor_s: float
     processed_rows: int
@@ -242,13 +243,13 @@ class NodeFigures:
     state_keys: int
     checkpoint_bytes: int
     checkpoint_share: float
-    #: Fragments that it owns.
+    #: Number of fragments that it owns.
     owned: int
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFailed:
-    """A function of the query raised an error: the query cannot go on."""
+    """A function of the query raised an error: the query cannot continue."""
 
     reason: str
 

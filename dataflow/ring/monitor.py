@@ -1,8 +1,8 @@
-"""Detection of failures by neighbours, without anybody in the middle (SMR VII).
+"""Failure detection by neighbours, without a central node (SMR VII).
 
-Each node hears from the r before it, which send their beats to those that would take over. Of a neighbour that
-is silent the next one before it is looked at, until one is alive. Silence is measured in the time in which the
-node listened.
+Each node listens to the r nodes before it, which send their beats to the nodes that would take over. If a
+neighbour is silent, the next one before it is watched as well, until one is alive. Silence is measured only while
+the node listens.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .node_context import NodeContext
 class Monitor:
     def __init__(self, context: NodeContext, now_s: float) -> None:
         self._context = context
-        # So at least two looks find nothing of a neighbour before it is dead.
+        # At least two looks must find nothing from a neighbour before it is considered dead.
         self._attention = Attention(context.settings.suspect_s / 2)
         self._attention.look(now_s)
-        # The times at which others were heard of last, in the seconds that this node has listened.
+        # When each neighbour was last heard of, in seconds that this node has listened.
         self._heard_s: dict[str, float] = {}
-        # Neighbours to which the connection broke: they have less time to be heard of again.
+        # Neighbours whose connection broke. They have less time to be heard of again.
         self._broken: set[str] = set()
-        # Those whose process has ended have no more time than that, though a last beat may come.
+        # Neighbours whose process has ended have no more time than that, even if a last beat arrives.
         self._ended: set[str] = set()
         self._beaten_s = float("-inf")
 
@@ -41,7 +41,7 @@ class Monitor:
         self._ended.add(name)
 
     def beat(self, now_s: float) -> None:
-        """Let the neighbours that would take over know that this node is alive."""
+        """Tell the neighbours that would take over that this node is alive."""
         settings = self._context.settings
         if now_s < self._beaten_s + settings.beat_s:
             return
@@ -54,10 +54,10 @@ class Monitor:
         yield from self._context.view.neighbours_after(self._context.name, max(self._context.settings.r, 1))
 
     def find_dead(self, now_s: float) -> list[str]:
-        """Note that neighbours are gone that were silent for too long; return them."""
+        """Find the neighbours that were silent for too long, mark them as gone, and return them."""
         settings, view = self._context.settings, self._context.view
         listened_s = self._attention.look(now_s)
-        # Others beat for members of the ring, and for who joins when it is one.
+        # Nodes off the ring receive no beats, so they watch nobody.
         count = max(settings.r, 1) if self._context.me.on_ring else 0
         before = view.neighbours_before(self._context.name, count)
         watched = [*before, *self._joining()]
@@ -81,7 +81,7 @@ class Monitor:
         return self._attention.listened_s - self._heard_s[name] >= limit_s
 
     def _joining(self) -> list[str]:
-        """Return those that join right before this node."""
+        """Return the nodes that are joining right before this node."""
         view = self._context.view
         return [
             member.name for member in view.joining if view.neighbours_after(member.name, 1) == [self._context.name]

@@ -1,4 +1,4 @@
-"""A node's place on the ring: its view, its fragments, and what it is about to send. Shared by its parts."""
+"""A node's place on the ring: its view, its fragments, and its pending messages. Shared by the node's parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NodeContext:
         self.new_table = new_table
         self.fragments = Fragments()
         self.effects: list[RingEffect] = []
-        # Everybody has been told of the members with which this node begins.
+        # Everyone already knows the members with which this node begins.
         self._begins_at = self.view.revision
         self._told: dict[str, int] = {}
 
@@ -43,7 +43,7 @@ class NodeContext:
         return effects
 
     def send(self, to: str, message: RingMessage) -> None:
-        """Send a message, after what the receiver may not know of the ring."""
+        """Send a message, preceded by any news of the ring that the receiver may lack."""
         self.tell(to)
         self.effects.append(SendTo(to, message))
 
@@ -63,11 +63,11 @@ class NodeContext:
         self.tell(EDGE)
 
     def forget_told(self, peer: str) -> None:
-        """Learn that the connection broke: what the peer was told may not have come."""
+        """Note that the connection broke, so news that was sent to the peer may be lost."""
         self._told.pop(peer, None)
 
     def say(self, text: str) -> None:
-        """Let whoever runs the query know."""
+        """Show a message to the user who runs the query."""
         self.send(EDGE, Observed(text))
 
     def holders(self, interval: Interval) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ class Fragments:
         del self._by_low[fragment.interval.low]
 
     def cut_at(self, place: int) -> None:
-        """See that no fragment reaches over a place."""
+        """Split the fragment that contains a place, so that no fragment spans it."""
         for each in list(self._by_low.values()):
             if each.interval.low < place < each.interval.high:
                 self.remove(each)
@@ -113,13 +113,13 @@ class Fragments:
                     self.add(half)
 
     def cut_around(self, interval: Interval) -> list[Fragment]:
-        """See that no fragment reaches over an end of an interval; return those that are in it."""
+        """Split fragments at both ends of an interval, and return the fragments in it."""
         self.cut_at(interval.low)
         self.cut_at(interval.high)
         return self.within(interval)
 
     def gaps(self, interval: Interval) -> list[Interval]:
-        """Return the parts of an interval of which there is no fragment."""
+        """Return the parts of an interval that are in no fragment."""
         found, low = [], interval.low
         for each in self:
             if each.interval.overlaps(interval):

@@ -19,7 +19,7 @@ from .tokens import RING, Interval
 
 
 class TableKind:
-    """The schema of a state, and the pages of a node, where no other kind has the same name."""
+    """The schema of a state, and the page manager of a node. `name` must be unique among the kinds on the node."""
 
     def __init__(self, pages: PageManager, schema: pa.Schema, key: tuple[str, ...], name: str = "state") -> None:
         self.pages, self.schema, self.key = pages, schema, key
@@ -33,19 +33,19 @@ class TableKind:
 
 
 class PagedTable(KeyedTable):
-    """The batch face of `UnorderedMap`, `find`, `upsert`, `add_at` and `aggregate`, over three of them."""
+    """The batch methods of `UnorderedMap` (`find`, `upsert`, `add_at`, `aggregate`) over the three maps."""
 
     def __init__(self, kind: TableKind) -> None:
         self._kind = kind
         self._names: dict[int, str] = {}
-        # Maps that another thread may still read; they go when the next checkpoint was merged.
+        # Maps that another thread may still read. They are freed after the next checkpoint is merged.
         self._retired: list[UnorderedMap] = []
         self._master, self._active, self._inactive = self._new(), self._new(), self._new()
 
     # -- as operators use it --------------------------------------------------------------------------
 
     def find(self, keys: Any) -> pa.RecordBatch:
-        """Return a row for each key: `found`, and the columns of the value, null where there is none."""
+        """Return a row per key: `found`, and the columns of the value, null if there is none."""
         keys = _as_arrow(keys)
         found = np.zeros(len(keys), np.bool_)
         arrays: list[pa.Array] = [
@@ -80,7 +80,7 @@ class PagedTable(KeyedTable):
         self._active.aggregate(keys, changes)
 
     def _fetch(self, keys: Any) -> None:
-        """Put what is known of keys into the active fragment, before it changes."""
+        """Copy the current values of keys into the active fragment, before they change there."""
         if not len(self._inactive) and not len(self._master):
             return
         missing = pc.invert(self._active.find(keys).column("found"))
@@ -96,7 +96,7 @@ class PagedTable(KeyedTable):
             rest = rest.filter(pc.invert(hit))
 
     def scan(self) -> Iterator[pa.RecordBatch]:
-        """Yield all records as they are now, each once."""
+        """Yield all current records, each once."""
         seen = self.empty()
         for part in (self._master, self._inactive, self._active):
             for batch in part.scan():

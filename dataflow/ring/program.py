@@ -1,8 +1,8 @@
-"""A query as mappers and reducers: its keyed functions, and what is without state before and between them.
+"""A query as mappers and reducers: its keyed functions, and the stateless operators before and between them.
 
 A mapper for each source runs filter, select, map and flat map. The ring runs each `process` with declared state,
-and what is without state after it. Rows for another keyed function come back to the edge, which sends them around
-by the key of that one: the results of the first have a mapper, as the rows of a source do.
+and the stateless operators after it. Rows for another keyed function return to the edge, which distributes them by
+the key of that function: the results of the first function have a mapper, like the rows of a source.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WAY_OUT = "put it elsewhere, or choose SGuard(interval_s=1), which covers every
 
 @dataclass(frozen=True)
 class RingStage:
-    """A keyed function, and what is without state between it and the next one, or the sink."""
+    """A keyed function, and the stateless operators between it and the next function or the sink."""
 
     keyed: OperatorNode
     after: tuple[OperatorNode, ...]
@@ -48,26 +48,26 @@ class RingStage:
 class RingPlan:
     """The operators of a query, by who runs them."""
 
-    #: By the name of the keyed function, those before others first.
+    #: By the name of the keyed function, upstream functions first.
     stages: dict[str, RingStage]
-    #: For each source the operators from it to a keyed function, in order.
+    #: For each source, the operators between it and a keyed function, in order.
     sources: dict[str, tuple[OperatorNode, ...]]
-    #: The stage to which the rows of each source, and of each stage but the last, go.
+    #: The stage that receives the rows of each source, and of each stage except the last.
     goes_to: dict[str, str]
     sink: str
 
     @property
     def mappers(self) -> list[str]:
-        """Return the names of all whose rows are sent around by key, those before others first."""
+        """Return the names of everything whose rows are distributed by key, upstream first."""
         return [*self.sources, *(name for name in self.stages if name in self.goes_to)]
 
     def feeds(self, stage: str) -> frozenset[str]:
-        """Return the mappers whose rows a stage gets."""
+        """Return the mappers whose rows a stage receives."""
         return frozenset(name for name, to in self.goes_to.items() if to == stage)
 
 
 def plan_of(network: Network) -> RingPlan:
-    """Return the plan of a query. Raises InvalidQuery, in one line, for one that a ring cannot run."""
+    """Return the plan of a query. Raises InvalidQuery, with a one-line message, if a ring cannot run it."""
     for node in network.operators:
         if not isinstance(node.specification, (*_STATELESS, Union, Process)):
             raise InvalidQuery(
@@ -86,7 +86,7 @@ def plan_of(network: Network) -> RingPlan:
 
 
 class _Plans:
-    """The way back from the sink, and from each keyed function, to those whose rows come there."""
+    """Traces a query back from the sink, and from each keyed function, to whatever feeds it."""
 
     def __init__(self, network: Network, keyed: Sequence[OperatorNode]) -> None:
         self._network = network
@@ -102,7 +102,7 @@ class _Plans:
             self._walk(node.inputs[0], (), name)
         for name in self._keyed.keys() - self._ways.keys():
             raise InvalidQuery(f"nothing reads what {name!r} makes: end it in the sink")
-        # Operators are in the order in which they were made, so that those before others come first.
+        # Operators are in the order in which they were created, so upstream ones come first.
         stages = {name: RingStage(node, self._ways[name]) for name, node in self._keyed.items()}
         sources = {name: way for name, way in self._ways.items() if name not in self._keyed}
         return RingPlan(stages, sources, self._goes_to, sink.name)
@@ -149,10 +149,10 @@ def _check_keyed(node: OperatorNode) -> None:
 
 
 class Mapping:
-    """The operators of one mapper, and the places of its rows' keys."""
+    """The operators of one mapper, and the key places of its rows."""
 
     def __init__(self, plan: RingPlan, mapper: str) -> None:
-        # Nodes do the steps between two keyed functions.
+        # The nodes run the steps between two keyed functions.
         self._steps = [(node, _started(node)) for node in plan.sources.get(mapper, ())]
         self._key = plan.stages[plan.goes_to[mapper]].key
 
@@ -169,7 +169,7 @@ class Mapping:
 
 
 class Reducing:
-    """A call is what a reducer does with rows of an interval."""
+    """Calling it runs a reducer's functions on the rows of an interval."""
 
     def __init__(self, plan: RingPlan) -> None:
         self._numbers = {name: number for number, name in enumerate(plan.stages)}
@@ -196,13 +196,13 @@ class _RunningStage:
             made = checked(given, self._specification.schema, self._specification.time, self._function)
         except (PeacefsError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # whatever the user's function raises, sys.exit() too
+        except BaseException as error:  # whatever the user's function raises, even sys.exit()
             raise _failed(self._node, error) from error
         return _apply(self._steps, [made] if made.num_rows else [])
 
 
 def tables(plan: RingPlan, pages: PageManager) -> Callable[[], KeyedTable]:
-    """Return what makes the state of an interval."""
+    """Return the factory of an interval's state."""
     kinds = []
     for name, stage in plan.stages.items():
         specification = cast(Process, stage.keyed.specification)
@@ -218,7 +218,7 @@ def _failed(node: OperatorNode, error: BaseException) -> OperatorFailed:
 
 
 def _started(node: OperatorNode) -> Operator:
-    # A function without state does not look at it.
+    # A function without state ignores it.
     return node.specification.start(node.input_types, cast(OperatorState, None))
 
 
@@ -231,6 +231,6 @@ def _apply(
             made = [out for batch in made for out in operator.process(0, batch) if out.num_rows]
         except (PeacefsError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # whatever the user's function raises, sys.exit() too
+        except BaseException as error:  # whatever the user's function raises, even sys.exit()
             raise _failed(node, error) from error
     return made

@@ -1,7 +1,7 @@
-"""A reducer node of the ring (SMR V, Figure 2): owner of an interval, backup of the r before it, and its monitor.
+"""A reducer node of the ring (SMR V, Figure 2): owns an interval, and backs up and monitors the r nodes before it.
 
-Every event returns effects, in order. The host calls `received`, `disconnected` and `tick`, `work` while
-`queue_rows` says that there is something to do, and `serialised` when a checkpoint's bytes are there.
+Every event returns effects, in order. The host calls `received`, `disconnected` and `tick`. It calls `work` while
+`queue_rows` says that there is work, and `serialised` when the bytes of a checkpoint are ready.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .transitions import Transitions
 from .tuple_queue import QueuedPiece, TupleQueue
 from .view import MembershipPhase, RingMember
 
-#: Changes the state by rows of a mapper in one interval, and returns rows for the sink, or for the next function.
+#: Updates the state with rows of a mapper in one interval, and returns rows for the sink or the next function.
 Reduce = Callable[[str, KeyedTable, HashedRows], Iterable[pa.RecordBatch]]
 
 
@@ -54,9 +54,9 @@ class ReducerCore:
     """One node of a peer ring: it processes the tuples of its interval, and keeps those of neighbours.
 
     It takes messages, broken connections and the time, and returns effects in order; it does no I/O. With
-    exactly-once, a batch changes the state of a fragment only if its number is above the fragment's coverage, so
-    that each tuple counts once, whatever is replayed. After a `LeaveRing` effect the node does nothing more.
-    `RingNode` drives it in a process, and `SeededRing` under a seed.
+    exactly-once, a batch changes the state of a fragment only if its number is above the fragment's coverage. So
+    each tuple counts once, whatever is replayed. After a `LeaveRing` effect the node does nothing more. `RingNode`
+    drives it in a process, and `SeededRing` in seeded simulations.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ReducerCore:
         *,
         begins: bool = True,
     ) -> None:
-        """`begins`: True if the query begins with this node, so that it has everything that there is: nothing."""
+        """`begins`: True if the query begins with this node, whose empty state is then complete."""
         self.name = name
         self._reduce = reduce
         self._context = NodeContext(name, members, mappers, settings, new_table)
@@ -81,7 +81,7 @@ class ReducerCore:
         self._monitor = Monitor(self._context, now_s)
         self._queue, self._outbox = TupleQueue(self._context), ResultOutbox(self._context)
         self._places = FragmentPlaces(self._context, self._queue, self._outbox)
-        #: Rows that were processed.
+        #: Number of rows processed.
         self.processed_rows = 0
         self._places.assign(now_s, begins=begins)
         self._context.take_effects()
@@ -92,7 +92,7 @@ class ReducerCore:
         if self._places.gone:
             return []
         if self._context.view.is_gone(sender):
-            # It comes back with an old place: it learns that another has it, and is not listened to.
+            # It has come back with an old place. Tell it that another node has that place, and ignore its message.
             self._context.send(sender, News((self._context.view.members[sender],)))
             return self._context.take_effects()
         self._monitor.heard(sender)
@@ -142,7 +142,7 @@ class ReducerCore:
                 raise AssertionError(f"{type(message).__name__} is not for a node of the ring")
 
     def disconnected(self, now_s: float, peer: str) -> list[RingEffect]:
-        """Learn that a connection broke: what was on its way is lost, in both directions."""
+        """Note that a connection broke, and everything in transit in both directions is lost."""
         if self._places.gone:
             return []
         self._monitor.disconnected(peer)
@@ -152,7 +152,7 @@ class ReducerCore:
         return self._finish(now_s)
 
     def tick(self, now_s: float, *, busy: float = 0.0) -> list[RingEffect]:
-        """Time passes; `busy` is the share of it in which the node had something to do."""
+        """Update the time. `busy` is the share of the time in which the node had work."""
         if self._places.gone:
             return []
         self._monitor.beat(now_s)
@@ -177,7 +177,7 @@ class ReducerCore:
         changes: tuple[bytes, ...],
         everything: tuple[bytes, ...],
     ) -> list[RingEffect]:
-        """Take the bytes of a checkpoint that `Serialise` asked for."""
+        """Take the bytes of a checkpoint that `Serialise` requested."""
         if not self._places.gone:
             self._checkpointing.serialised(interval, number, changes, everything)
         return self._finish(now_s)
@@ -188,7 +188,7 @@ class ReducerCore:
         return self._finish(now_s)
 
     def work(self, now_s: float, rows: int = 65_536) -> list[RingEffect]:
-        """Process about so many rows of the queue."""
+        """Process about this many rows of the queue."""
         while self._queue and rows > 0 and not self._places.gone and not self._blocked:
             queued = self._queue.pop()
             rows -= max(len(queued.piece.rows), 1)
@@ -199,7 +199,7 @@ class ReducerCore:
         return self._finish(now_s)
 
     def take_half(self, now_s: float) -> list[RingEffect]:
-        """Move by the half of the distance to the neighbour before, if nothing else changes there."""
+        """Move half of the way towards the previous neighbour, if no other change is under way there."""
         before = self._context.view.neighbours_before(self.name, 1)
         if before and self._transitions.possible and self._context.me.phase is MembershipPhase.LIVE:
             self._balancer.take_half(self._context.view.members[before[0]])
@@ -217,12 +217,12 @@ class ReducerCore:
 
     @property
     def waiting_rows(self) -> int:
-        """Rows that wait for this node, in its queue or on their way to it, about."""
+        """Approximate number of rows that wait for this node, in its queue or in transit."""
         return self._queue.waiting_rows
 
     @property
     def replayed_rows(self) -> int:
-        """Rows that were processed again after a take-over."""
+        """Number of rows that were processed again after a take-over."""
         return self._places.replayed_rows
 
     @property
@@ -231,7 +231,7 @@ class ReducerCore:
 
     @property
     def _blocked(self) -> bool:
-        """True while the sink is too far behind, or the next rows are of a fragment that is not whole yet."""
+        """True while the sink is too far behind, or the fragment of the next rows is incomplete."""
         if self._outbox.full:
             return True
         within = self._context.fragments.within(self._queue.next_interval) if self._queue else []
@@ -247,12 +247,12 @@ class ReducerCore:
 
     @property
     def followers(self) -> frozenset[str]:
-        """The addresses of those that would take over, and have to know that this node is alive."""
+        """The addresses of the nodes that would take over, and so must know that this node is alive."""
         names = () if self._places.gone else self._monitor.followers()
         return frozenset(filter(None, map(self.address_of, names)))
 
     def fragments(self) -> Iterator[Fragment]:
-        """Yield what the node has, for those who look at a run."""
+        """Yield the fragments of the node, for observers of a run."""
         yield from self._context.fragments
 
     def _process(self, fragment: Fragment, queued: QueuedPiece) -> None:

@@ -1,4 +1,4 @@
-"""Results of a node's fragments on their way to the sink, until the sink has taken them."""
+"""Results of a node's fragments in transit to the sink, kept until the sink has taken them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .node_context import NodeContext
 
 
 class ResultOutbox:
-    """A result has a serial number of this node's; the sink says up to which it has taken them."""
+    """Sends results with serial numbers. The sink acknowledges up to which number it has taken them."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
@@ -26,7 +26,7 @@ class ResultOutbox:
         return self._bytes > self._context.settings.results_bytes_max
 
     def publish(self, fragment: Fragment, mapper: str, number: int, rows: tuple[pa.RecordBatch, ...]) -> None:
-        """Send what was made of a fragment's rows up to a number."""
+        """Send the output for a fragment's rows up to a number."""
         result = Result(mapper, fragment.reported.get(mapper, 0), number, fragment.interval, rows)
         fragment.reported[mapper] = number
         fragment.results.append(result)
@@ -39,12 +39,12 @@ class ResultOutbox:
         self._context.send(EDGE, Results(self._serial, result))
 
     def send_again(self) -> None:
-        """Learn that the connection to the sink broke: what it has not taken may be lost."""
+        """Send again what the sink has not taken, because the connection to it broke."""
         for serial, result in self._waiting:
             self._context.send(EDGE, Results(serial, result))
 
     def report_progress(self) -> None:
-        """Tell the sink of batches of which nothing was made."""
+        """Tell the sink about batches without output."""
         for fragment in self._context.fragments:
             if fragment.primary and not fragment.waits_for:
                 for mapper, number in fragment.coverage.items():

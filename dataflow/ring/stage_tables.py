@@ -1,6 +1,6 @@
-"""The state of an interval for several keyed functions: a table for each, checkpointed and cut together.
+"""The state of an interval for several keyed functions: one table each, checkpointed and split together.
 
-Keys of all functions share the ring, so that an interval holds those of each whose places are in it.
+Keys of all functions share the ring, so an interval has the keys of each function whose places are in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .tokens import Interval
 
 
 class StageTables(KeyedTable):
-    """Entries begin with a byte that says of which table they are."""
+    """One table per function. The first byte of each entry says which table it belongs to."""
 
     def __init__(self, tables: Sequence[KeyedTable]) -> None:
         self._tables = tuple(tables)

@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: Keys and tokens are from 0 to this, so that they fit into a signed word with room for sums.
+#: Keys and tokens are between 0 and this, so that they fit into a signed word with room for sums.
 RING: Final = 1 << 62
 
 Hashes = NDArray[np.int64]
 
 
 class Interval(NamedTuple):
-    """Hashes from `low` up to, not including, `high`. None goes over the end of the ring: it is cut there."""
+    """Hashes from `low` up to, but excluding, `high`. Intervals do not wrap around the end of the ring."""
 
     low: int
     high: int
@@ -27,7 +27,7 @@ class Interval(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the ring, and with an even hash of the keys."""
+        """The share of the ring, and so, if hashes are even, of the keys."""
         return (self.high - self.low) / RING
 
 
@@ -35,17 +35,17 @@ WHOLE: Final = Interval(0, RING)
 
 
 def distance(start: int, end: int) -> int:
-    """Return how far it is clockwise from one place to another."""
+    """Return the clockwise distance from one place to another."""
     return (end - start) % RING
 
 
 def halfway(start: int, end: int) -> int:
-    """Return the middle of the arc clockwise from one place to another: of the whole ring if they are one."""
+    """Return the middle of the clockwise arc between two places. Equal places stand for the whole ring."""
     return (start + (distance(start, end) or RING) // 2) % RING
 
 
 def spread(words: NDArray[Any]) -> Hashes:
-    """Return places on the ring of words, which may be numbers of any kind (splitmix64)."""
+    """Map words of any kind to evenly distributed places on the ring (splitmix64)."""
     with np.errstate(over="ignore"):
         mixed = words.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

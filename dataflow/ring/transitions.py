@@ -1,8 +1,8 @@
 """Changes of the ring while it runs: a node moves, joins or leaves (SMR VI, Figures 10 to 12).
 
-All three go the same way. The member says what it is about to do; from then on those that will hold its tuples
-get them, and owners send them the state. When all have what they need the member says that it is done, with one
-change of its entry. If it dies before, nothing has changed.
+All three work alike. The member announces the change. From then on the future holders of its tuples receive these,
+and owners send them the state. When all of them have what they need, the member completes the change by updating
+its entry. If it dies before that, nothing has changed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .view import Arc, MembershipPhase, RingMember
 class Transitions:
     """The change of the ring that this node is making: it moves, joins or leaves.
 
-    A node makes one change at a time. Of nearby nodes that have each begun one, the node with the first name
-    goes on and the others withdraw. The change takes effect in `finish`, once all holders have what they need.
+    A node makes one change at a time. If several nearby nodes have begun changes, the one with the first name
+    continues and the others withdraw. The change takes effect in `finish`, once all holders have what they need.
     `RingBalancer` begins changes; `ReducerCore` passes reports and calls `finish` after each event.
     """
 
@@ -45,11 +45,11 @@ class Transitions:
 
     @property
     def possible(self) -> bool:
-        """Return whether this node may begin a change: neither it nor a neighbour is about one."""
+        """True if this node may begin a change: neither it nor a neighbour is making one."""
         return not self._context.me.in_transition and not self._others_nearby()
 
     def withdraw(self) -> None:
-        """Give a change up, as if it had not begun."""
+        """Cancel a change, as if it had not begun."""
         me = self._context.me
         if me.phase is MembershipPhase.JOINING:
             self._change(phase=MembershipPhase.SPARE, token=None)
@@ -63,14 +63,14 @@ class Transitions:
         ranges.add(report.interval.low + 1, report.interval.high)
 
     def finish(self) -> bool:
-        """Do what was begun, if all have what they need by now; return whether the ring has changed."""
+        """Complete the change if all holders have what they need. Return True if the ring has changed."""
         me = self._context.me
         if not me.in_transition:
             return False
         if me.phase is MembershipPhase.LEAVING and all(
             self._context.view.members[name].phase is MembershipPhase.LEAVING for name in self._context.view.ring
         ):
-            # Those that were to have its state died meanwhile.
+            # The nodes that were to take its state have died meanwhile.
             self.withdraw()
             return True
         rivals = self._others_nearby()
@@ -110,7 +110,7 @@ class Transitions:
         return True
 
     def _others_nearby(self) -> list[str]:
-        """Return members near this one that are about a change themselves."""
+        """Return the members near this one that are making a change."""
         view, name = self._context.view, self._context.name
         reach = self._context.settings.r + 2
         near = {*view.neighbours_before(name, reach), *view.neighbours_after(name, reach)}
@@ -123,7 +123,7 @@ class Transitions:
         ]
 
     def _free(self, token: int) -> int:
-        """Return a token, or the next one that nobody has."""
+        """Return the token, or the next free one."""
         taken = {each.token for each in self._context.view.members.values()}
         while token in taken:
             token = (token + 1) % RING

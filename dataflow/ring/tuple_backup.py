@@ -1,4 +1,4 @@
-"""Tuples of an interval that a neighbour keeps, until a checkpoint contains them (SMR V-B, V-D)."""
+"""Tuples of an interval that a neighbour keeps until a checkpoint contains them (SMR V-B, V-D)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Piece:
 
     mapper: str
     number: int
-    #: The mapper's time when it sent the batch; rises from batch to batch.
+    #: The mapper's time when it sent the batch. It rises from batch to batch.
     stamp_us: int
     rows: HashedRows
 
@@ -32,16 +32,16 @@ class TupleBackup:
         self.held_bytes += piece.rows.bytes
 
     def evict_covered(self, coverage: Coverage) -> None:
-        """Drop what a checkpoint contains: what exactly once wants."""
+        """Drop what a checkpoint contains. Used for exactly-once."""
         for mapper, pieces in self._pieces.items():
             while pieces and pieces[0].number <= coverage.get(mapper, 0):
                 self.held_bytes -= pieces.popleft().rows.bytes
 
     def evict_before(self, stamp_us: int, coverage: Coverage) -> list[str]:
-        """Drop what is older than a time, by which it is in the checkpoint if clocks agree (SMR V-D).
+        """Drop tuples before a time. If clocks agree, the checkpoint contains all of them (SMR V-D).
 
-        Return the mappers of which there is something so old that the checkpoint does not contain: their clocks
-        are behind by more than the bound. Nothing of that is dropped.
+        Return the mappers with older tuples that the checkpoint does not contain: their clocks are slow by more
+        than the bound. Those tuples are kept.
         """
         late = []
         for mapper, pieces in self._pieces.items():
@@ -53,14 +53,14 @@ class TupleBackup:
         return late
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield all pieces in the order of their times, and of their numbers within a mapper."""
+        """Yield all pieces ordered by time, and by number within a mapper."""
         yield from sorted(
             (piece for pieces in self._pieces.values() for piece in pieces),
             key=lambda piece: (piece.stamp_us, piece.mapper, piece.number),
         )
 
     def drop_until(self, numbers: Mapping[str, int]) -> None:
-        """Drop all pieces up to a number of each mapper, in whatever order they are here."""
+        """Drop all pieces up to the given number of each mapper, in whatever order they are here."""
         for mapper, pieces in self._pieces.items():
             kept = [piece for piece in pieces if piece.number > numbers.get(mapper, 0)]
             self.held_bytes -= sum(piece.rows.bytes for piece in pieces) - sum(piece.rows.bytes for piece in kept)
@@ -71,7 +71,7 @@ class TupleBackup:
         self.held_bytes = 0
 
     def split(self, at: int, interval: Interval) -> tuple[TupleBackup, TupleBackup]:
-        """Return the pieces of the two parts of an interval."""
+        """Split the pieces at a place of their interval."""
         halves = TupleBackup(), TupleBackup()
         parts = Interval(interval.low, at), Interval(at, interval.high)
         for piece in self.pieces():

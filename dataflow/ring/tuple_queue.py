@@ -1,4 +1,4 @@
-"""Tuples that came to a node: those of its own fragments wait to be processed, the others are backed up."""
+"""Tuples that arrived at a node: those of its own fragments wait to be processed, the others are backed up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tuple_backup import Piece
 
 @dataclass(slots=True)
 class _HeldState:
-    """A message of a mapper, and how many of its pieces wait."""
+    """A message of a mapper, and the number of its pieces that wait."""
 
     serial: int
     waiting: int = 0
@@ -22,29 +22,29 @@ class _HeldState:
 
 @dataclass(slots=True)
 class QueuedPiece:
-    """Rows that wait to be processed; those of fragments that are elsewhere by then are left out."""
+    """Rows that wait to be processed. If their fragment has moved elsewhere by then, they are skipped."""
 
     interval: Interval
     piece: Piece
     message: _HeldState | None = None
-    #: True for tuples that are replayed at least once, whether the state contains them or not.
+    #: True for tuples of an at-least-once replay, which are processed even if the state contains them.
     again: bool = False
 
 
 class TupleQueue:
-    """The queue of a node, and what mappers are told that the node has.
+    """The queue of a node, and its acknowledgements to mappers.
 
-    A mapper's messages are acknowledged in their order, once all pieces of them were processed or backed up.
+    A mapper's messages are acknowledged in order, once all of their pieces were processed or backed up.
     """
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self._queue: deque[QueuedPiece] = deque()
-        #: Rows in the queue.
+        #: Number of rows in the queue.
         self.rows = 0
-        # Messages of mappers that were not acknowledged, in order.
+        # For each mapper, its messages that were not acknowledged, in order.
         self._held: dict[str, deque[_HeldState]] = {}
-        # Rows that each mapper has sent, and that were not acknowledged, when it sent its last message.
+        # For each mapper, the number of its unacknowledged rows when it sent its last message.
         self._unheld_rows: dict[str, int] = {}
 
     def __bool__(self) -> bool:
@@ -56,20 +56,20 @@ class TupleQueue:
 
     @property
     def waiting_rows(self) -> int:
-        """Rows that wait for this node, in its queue or on their way to it, about.
+        """Approximate number of rows that wait for this node, in its queue or in transit.
 
-        A node that is slow reads slowly, too: what it has not read waits with the mappers. Of what a mapper sends
-        to a node, its own rows are one part of r + 1; the others are for its neighbours.
+        A slow node also reads slowly, so its unread rows wait at the mappers. Of the rows that a mapper sends to a
+        node, one part in r + 1 are its own; the others belong to its neighbours.
         """
         on_way = sum(self._unheld_rows.values()) // (self._context.settings.r + 1)
         return max(self.rows, on_way)
 
     def forget_unheld(self) -> None:
-        """Learn that the node has caught up, whatever mappers that have stopped since said last."""
+        """Note that the node has caught up, whatever the last messages of idle mappers said."""
         self._unheld_rows.clear()
 
     def take(self, message: Tuples) -> list[tuple[Fragment, str]]:
-        """Take tuples. Return fragments of which some are missing, each with what is."""
+        """Take tuples. Return the fragments that miss some tuples, each with a description of these."""
         held = _HeldState(message.serial)
         self._unheld_rows[message.mapper] = message.unheld_rows
         self._held.setdefault(message.mapper, deque()).append(held)
@@ -106,12 +106,12 @@ class TupleQueue:
         return queued
 
     def done(self, queued: QueuedPiece) -> None:
-        """Learn that a piece was processed in all fragments that it is of."""
+        """Note that a piece was processed in all of its fragments."""
         if queued.message is not None:
             queued.message.waiting -= 1
 
     def back_up(self, fragment: Fragment) -> None:
-        """Keep what waits to be processed for the next owner of a fragment."""
+        """Keep the tuples that wait to be processed, for the next owner of a fragment."""
         for queued in self._queue:
             piece = queued.piece
             if queued.interval.overlaps(fragment.interval) and piece.number > fragment.coverage.get(
@@ -121,7 +121,7 @@ class TupleQueue:
                 fragment.backup.add(Piece(piece.mapper, piece.number, piece.stamp_us, rows))
 
     def acknowledge(self) -> None:
-        """Tell mappers what this node has, unless it keeps too much for others already."""
+        """Acknowledge messages to the mappers, unless this node already keeps too much for others."""
         backup_bytes = sum(fragment.backup.held_bytes for fragment in self._context.fragments)
         if backup_bytes > self._context.settings.backup_bytes_max:
             return

@@ -1,9 +1,9 @@
-"""A node's view of the ring: its members, whose interval is whose, and who holds what.
+"""A node's view of the ring: its members, who owns which interval, and who holds what.
 
-Views are merged member by member: the higher version counts, and who is gone stays gone. So it does not matter in
-which order news come, or how often, and nobody has to agree on anything. Whoever is gone keeps its place: its
-interval belongs to the next live member clockwise, which is the neighbour that has its state and tuples (SMR
-VII). A place is given up when its heir moves past it.
+Views are merged member by member: the higher version wins, and a member that is gone stays gone. So the order and
+the number of news messages do not matter, and no agreement protocol is needed. A member that is gone keeps its
+place. Its interval belongs to the next live member clockwise, which is the neighbour that has its state and tuples
+(SMR VII). A place is given up when this heir moves past it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .tokens import RING, Interval, distance, halfway
 
 
 class MembershipPhase(IntEnum):
-    #: It runs, and has no token.
+    #: It runs, but has no token.
     SPARE = 0
-    #: It gets state and tuples of the interval that it will have.
+    #: It receives the state and tuples of its future interval.
     JOINING = 1
     LIVE = 2
-    #: Others get the state and tuples of its interval.
+    #: Others receive the state and tuples of its interval.
     LEAVING = 3
 
 
@@ -41,13 +41,13 @@ class RingMember:
     rack: str = ""
     address: str = ""
     phase: MembershipPhase = MembershipPhase.SPARE
-    #: None for a spare, and of one that is gone when another has moved past it.
+    #: None for a spare, and for a member that is gone once another has moved past it.
     token: int | None = None
-    #: The token that it will have when all holders of its new interval have what they need.
+    #: The token that it will have once all holders of its new interval have what they need.
     moves_to: int | None = None
-    #: Raised by the member with each change of what is above; of one that is gone, by its heir.
+    #: Raised by the member with each change of the fields above. If it is gone, its heir raises it.
     version: int = 0
-    #: Dead or left: for good, whatever it says later.
+    #: It has died or left. This is final, whatever it sends later.
     gone: bool = False
 
     def merged(self, other: RingMember) -> RingMember:
@@ -68,10 +68,10 @@ class Arc:
     """The part of the ring between two neighbouring places, and its holders: the owner first, then r others."""
 
     interval: Interval
-    #: Holders as the ring is, and as it will be when all changes that are under way are done.
+    #: The present holders, and the holders once all changes under way are done.
     now: tuple[str, ...]
     next: tuple[str, ...]
-    #: Those who will be holders if only some of the changes are done, and others are given up.
+    #: The holders if only some of the changes are done, and the others are cancelled.
     perhaps: tuple[str, ...] = ()
 
     @property
@@ -80,18 +80,18 @@ class Arc:
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """All that get its tuples and checkpoints: who has said that it is ready for a change stays so."""
+        """All nodes that get its tuples and checkpoints. A node that is ready for a change remains included."""
         if self.now == self.next and not self.perhaps:
             return self.now
         return tuple(dict.fromkeys(self.now + self.next + self.perhaps))
 
 
 class RingView:
-    """What one node, or the edge, knows of the ring: its members, and from them whose interval is whose.
+    """What one node, or the edge, knows of the ring: its members, and therefore who owns which interval.
 
-    Views that have learned the same of all members agree, in whatever order the news came. A member that is gone
-    stays gone. `revision` rises with each change. `NodeContext` has one for the cores of a node, and `EdgeOfRing`
-    one that it shares with its mappers.
+    Views that have the same news of all members agree, whatever the order of the news. A member that is gone stays
+    gone. `revision` rises with each change. `NodeContext` has one for the cores of a node, and `EdgeOfRing` shares
+    one with its mappers.
     """
 
     def __init__(self, r: int, members: Iterable[RingMember] = ()) -> None:
@@ -111,7 +111,7 @@ class RingView:
         return self._members
 
     def merge(self, members: Iterable[RingMember], source: str = "") -> bool:
-        """Learn of members from someone. Return whether anything was new."""
+        """Merge news of members from `source`. Return True if anything was new."""
         changed = []
         for member in members:
             known = self._members.get(member.name)
@@ -127,7 +127,7 @@ class RingView:
         return bool(changed)
 
     def since(self, revision: int, peer: str) -> tuple[RingMember, ...]:
-        """Return the members that changed after a revision, but for news that came from the peer itself."""
+        """Return the members that changed after a revision, except news that came from the peer itself."""
         if revision >= self.revision:
             return ()
         return tuple(
@@ -144,7 +144,7 @@ class RingView:
 
     @property
     def joining(self) -> list[RingMember]:
-        """The members that are about to join."""
+        """The members that are joining."""
         if self._joining is None:
             members = self._members.values()
             self._joining = [each for each in members if each.phase is MembershipPhase.JOINING and not each.gone]
@@ -166,11 +166,11 @@ class RingView:
         return self._ring
 
     def neighbours_after(self, name: str, count: int) -> list[str]:
-        """Return so many live members clockwise of one, nearest first."""
+        """Return up to `count` live members clockwise of one, nearest first."""
         return self._neighbours(name, count, 1)
 
     def neighbours_before(self, name: str, count: int) -> list[str]:
-        """Return so many live members counter-clockwise of one, nearest first."""
+        """Return up to `count` live members counter-clockwise of one, nearest first."""
         return self._neighbours(name, count, -1)
 
     def _neighbours(self, name: str, count: int, step: int) -> list[str]:
@@ -192,15 +192,15 @@ class RingView:
 
     @property
     def arcs(self) -> Sequence[Arc]:
-        """All arcs, in order of their places."""
+        """All arcs, in the order of their places."""
         return self._places.arcs
 
     def arcs_of(self, name: str) -> Sequence[Arc]:
-        """The arcs of which a member is a holder, now or next."""
+        """Return the arcs that a member holds, now or after the changes under way."""
         return self._places.held_by.get(name, ())
 
     def arc_at(self, place: int) -> Arc:
-        """Return the arc in which a place is."""
+        """Return the arc that contains a place."""
         return self._places.arcs[bisect_right(self._places.lows, place) - 1]
 
     def arcs_within(self, interval: Interval) -> Sequence[Arc]:
@@ -209,14 +209,14 @@ class RingView:
         return self._places.arcs[bisect_left(lows, interval.low) : bisect_left(lows, interval.high)]
 
     def places_within(self, interval: Interval) -> Sequence[int]:
-        """Return the places at which arcs begin inside of an interval."""
+        """Return the places inside an interval at which arcs begin."""
         lows = self._places.lows
         return lows[bisect_right(lows, interval.low) : bisect_left(lows, interval.high)]
 
     @property
     def _places(self) -> _TokenTable:
         if self._arcs is None:
-            # Fields that do not matter for places are left out, so that views share a table.
+            # Only the fields that affect places, so that views can share a table.
             placed = sorted(
                 (each.token, each.name, each.phase, each.moves_to, each.gone)
                 for each in self._members.values()
@@ -226,7 +226,7 @@ class RingView:
         return self._arcs
 
     def begin_of(self, name: str) -> int:
-        """Return where the interval of a live member begins: at its token, or that of one gone that it follows."""
+        """Return where a live member's interval begins: at its token, or earlier if members before it are gone."""
         begin = self._members[name].token
         assert begin is not None
         entries = sorted(
@@ -243,7 +243,7 @@ class RingView:
         return begin
 
     def middle_of(self, name: str) -> int | None:
-        """Return the middle of a live member's own arc; None if it is not on the ring."""
+        """Return the middle of the arc at a live member's token; None if the member is not on the ring."""
         member = self._members.get(name)
         if member is None or not member.on_ring or member.gone or member.token is None:
             return None
@@ -255,7 +255,7 @@ class RingView:
         return sum(arc.interval.high - arc.interval.low for arc in self.arcs_of(name) if arc.owner == name)
 
     def passed(self, name: str, token: int) -> list[RingMember]:
-        """Return those who are gone and whose places a member passes when it moves to a token."""
+        """Return the members that are gone and whose places a member passes when it moves to a token."""
         own = self._members[name].token
         assert own is not None
         return [
@@ -270,7 +270,7 @@ class RingView:
 
 @dataclass(frozen=True)
 class _TokenTable:
-    """All arcs of a ring, and those of each holder. Views that say the same share it."""
+    """All arcs of a ring, and the arcs of each holder. Equal views share it."""
 
     arcs: tuple[Arc, ...]
     lows: tuple[int, ...]
@@ -283,7 +283,7 @@ _Placed = tuple[int, str, MembershipPhase, int | None, bool]
 
 @lru_cache(maxsize=128)
 def _table(members: tuple[_Placed, ...], r: int) -> _TokenTable:
-    # In the order of places, so that all nodes have holders in one order.
+    # In the order of places, so that holders have the same order on all nodes.
     changing = [name for _, name, phase, moves_to, gone in members if not gone and _changes(phase, moves_to)]
     places = {0}
     for token, _, phase, moves_to, gone in members:
@@ -293,7 +293,7 @@ def _table(members: tuple[_Placed, ...], r: int) -> _TokenTable:
             places.add(moves_to)
     every = frozenset(changing)
     now, following = _Places(_after(members, frozenset()), r), _Places(_after(members, every), r)
-    # These are all outcomes of up to three changes in one place; changes farther away do not matter there.
+    # These are all outcomes of up to three nearby changes. Changes farther away have no effect at the same place.
     some = [one for name in changing for one in ({name}, every - {name})] if len(changing) > 1 else []
     partly = [_Places(_after(members, done), r) for done in some]
     ends = sorted(places)
@@ -309,7 +309,7 @@ def _table(members: tuple[_Placed, ...], r: int) -> _TokenTable:
 
 
 def _after(members: tuple[_Placed, ...], done: Set[str]) -> list[tuple[int, str, bool]]:
-    """Return the places when the changes of some members are done: token, name, and whether it lives."""
+    """Return the places (token, name, whether it is alive) after the changes of the members in `done`."""
     moved = [
         (token, moves_to)
         for token, name, phase, moves_to, _ in members
@@ -331,7 +331,7 @@ def _after(members: tuple[_Placed, ...], done: Set[str]) -> list[tuple[int, str,
 
 
 class _Places:
-    """Members by place, and for each place the next live ones."""
+    """Members by place, with the next live members after each place."""
 
     def __init__(self, entries: list[tuple[int, str, bool]], r: int) -> None:
         entries.sort()
@@ -349,5 +349,5 @@ class _Places:
 
 
 def _passes(begin: int, end: int, token: int) -> bool:
-    """Return whether a member that moves from one token back to another passes a third one."""
+    """Return True if a member that moves back from one token to another passes a third one."""
     return 0 < distance(end, token) < distance(end, begin)

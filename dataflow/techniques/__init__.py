@@ -1,5 +1,5 @@
 """Recovery techniques as users write them: `SGuard(interval_s=1)`, `CEC()`, `Flux()` and so on.
 
-Each function checks what it is given, and returns a declared plan (`recovery/technique.py`). `admission.py` says
+Each function checks its arguments, and returns a declared plan (`recovery/technique.py`). `admission.py` decides
 whether a plan can run a query. Pure.
 """

@@ -1,7 +1,7 @@
-"""Active standby: a second node processes all that the first does, and keeps its output to itself (HA 5.3).
+"""Active standby: a second node processes everything that the first does, but does not send its output (HA 5.3).
 
-Producers keep a row until both have processed it. The secondary's output goes when consumers have it from the
-primary: by number where both produce the same, else by high watermarks.
+Producers keep a row until both nodes have processed it. The secondary drops its output once consumers have that
+from the primary: by number if both number alike, otherwise by high watermarks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .intervals import checked_interval
 
 
 def ActiveStandby(*, interval_s: float = dataflow_tick_s, precise: bool = True) -> Technique:
-    """`interval_s`: so often rows are acknowledged, and the secondary's output is trimmed."""
+    """`interval_s`: how often rows are acknowledged and the secondary's output is trimmed."""
     return Technique(
         name="active standby",
         retention=RowStage.RECEIVED,

@@ -1,7 +1,7 @@
 """Admission of a query: whether its techniques can run it, and give the guarantee that its owner asks for.
 
-It is decided before anything begins, so that nobody learns of it from a failure. What a technique needs of a unit
-follows from its plan.
+This is decided before anything begins, so that nobody learns it from a failure. The requirements of a technique
+follow from its plan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .sguard import SGuard
 from .upstream_backup import UpstreamBackup
 from .window_units import check_windows
 
-#: Techniques as users write them, for those whose own gives less than they want.
+#: Techniques to suggest to users whose own technique gives less than they want.
 ALTERNATIVES: Mapping[str, Callable[[], Technique]] = {
     "SGuard(interval_s=1)": lambda: SGuard(interval_s=1),
     "CEC()": CEC,
@@ -43,7 +43,7 @@ _FROM_BEST = list(Recovery)
 def admit(network: Network, technique: Technique, guarantee: Recovery | None = None) -> QueryRecovery:
     """Return how the network's units are recovered.
 
-    Raises InvalidQuery, with what to do, unless the techniques can run the network and promise so much.
+    Raises InvalidQuery, with advice, unless the techniques can run the network and give the guarantee.
     """
     if not isinstance(network, Network):
         raise InvalidQuery(f"a network is wanted, as query.network(), and not {network!r}")
@@ -64,7 +64,7 @@ def admit(network: Network, technique: Technique, guarantee: Recovery | None = N
 
 
 def suffices(promised: Recovery, wanted: Recovery) -> bool:
-    """Return whether a kind of recovery is as good as another, or better."""
+    """Return True if a kind of recovery is at least as good as another."""
     return _FROM_BEST.index(promised) <= _FROM_BEST.index(wanted)
 
 
@@ -72,7 +72,7 @@ def suffices(promised: Recovery, wanted: Recovery) -> bool:
 
 
 def promise(network: Network, technique: Technique) -> Recovery:
-    """Return the kind of recovery that a query gets: what the technique gives, or the worst of several."""
+    """Return the kind of recovery that a query gets: that of its technique, or the worst of several."""
     recovery = QueryRecovery(network, technique)
     if len(recovery.techniques) == 1:
         (only,) = recovery.techniques
@@ -83,7 +83,7 @@ def promise(network: Network, technique: Technique) -> Recovery:
 
 
 def _unit_promise(recovery: QueryRecovery, plan: UnitPlan) -> Recovery:
-    """Return what a failure of one unit does to the query: to its own output, and to those that read it."""
+    """Return how a failure of one unit affects the query: its own output, and its readers."""
     own = recovery.of(plan.name)
     given = own.technique.promises(plan.operator_class)
     if given is Recovery.PRECISE and own.numbers_anew and plan.operator_class is OperatorClass.ARBITRARY:
@@ -92,13 +92,13 @@ def _unit_promise(recovery: QueryRecovery, plan: UnitPlan) -> Recovery:
         given = Recovery.REPEATING
     if given in (Recovery.PRECISE, Recovery.GAP):
         return given
-    # Those that read the output are given rows again.
+    # The readers of the output get rows again.
     behind = FROM_ROWS[most_general(each.operator_class for each in _behind(recovery.network, plan))]
     return max(given, behind, key=_FROM_BEST.index)
 
 
 def _behind(network: Network, plan: UnitPlan) -> list[UnitPlan]:
-    """Return the units that read what comes of a unit's output."""
+    """Return all units downstream of a unit."""
     found, made = [], set(plan.outputs)
     for each in network.units:
         if made.intersection(each.inputs):
@@ -147,7 +147,7 @@ def _check_unit(recovery: QueryRecovery, plan: UnitPlan) -> None:
 
 
 def _check_feeders(recovery: QueryRecovery, plan: UnitPlan) -> None:
-    """Refuse a unit that relies on the numbers of its input where a unit before it may number anew."""
+    """Refuse a unit that relies on the numbers of its input if a unit before it may begin a new numbering."""
     technique = recovery.technique_of(plan.name)
     logs = technique.stores is Storage.WINDOW_LOG
     pairs = technique.replicas.both_read and technique.precise
@@ -191,7 +191,7 @@ def _refuse_unbounded(plan: UnitPlan) -> None:
 
 
 def _refuse_unrecorded(technique: str, plan: UnitPlan) -> None:
-    """Refuse an operator of which a replay of the same events may give other rows."""
+    """Refuse an operator for which a replay of the same events may give other rows."""
     for operator in plan.operators:
         why = operator.specification.unrecorded
         if why is not None:
@@ -201,7 +201,7 @@ def _refuse_unrecorded(technique: str, plan: UnitPlan) -> None:
 
 
 def _check_phases(plan: UnitPlan) -> None:
-    """Refuse an operator with phases whose input a unit that begins empty makes wrong at first."""
+    """Refuse an operator with phases if its input may be wrong at first, from a unit that begins empty."""
     exact = set(plan.inputs)
     for node in plan.operators:
         if node.specification.keeps_phases and not exact.issuperset(node.inputs):

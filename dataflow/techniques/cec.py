@@ -1,7 +1,8 @@
-"""CEC: each unit logs its output with checkpoints of single windows among it (Sebepou and Magoutis, CEC).
+"""CEC: each unit logs its output together with checkpoints of single windows (Sebepou and Magoutis, CEC).
 
-After a failure any node reads the unit's log backwards until it has found each open window once, and the producers
-send again what has come since the oldest of those. Each window leaves out what it has seen: recovery is precise.
+After a failure any node reads the unit's log backwards until it has found each open window once. The producers
+then repeat the rows since the oldest of those windows, and each window ignores the rows that it has seen. Recovery
+is precise.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from peacefs.protocol.errors import InvalidQuery
 
 from .intervals import checked_interval
 
-# A unit's log is committed so often.
+# How often the log of a unit is committed.
 cec_commit_s: Final = 0.05
 
 
@@ -27,13 +28,13 @@ def CEC(
     period_s: float = 0.1,
     commit_s: float = cec_commit_s,
 ) -> Technique:
-    """`CEC()` keeps both of the paper's targets at their defaults.
+    """Return the CEC technique. `CEC()` keeps both of the paper's targets at their defaults.
 
     choice       which windows are checked: `Targets(extent=Q, replay_rows=U)`, with Q as a multiple of the open
                  windows, `CostBenefit(failures_per_day=...)`, or `OpenOnly()`
-    interval_s   the time for checks, CI, in each
-    period_s     period, CP
-    commit_s     the log is committed so often
+    interval_s   CI, the time that checks may take in each period
+    period_s     CP, the length of a period
+    commit_s     how often the log is committed
     """
     longest_s = dataflow_acknowledge_interval_s_max
     for name, value in (("interval_s", interval_s), ("period_s", period_s), ("commit_s", commit_s)):

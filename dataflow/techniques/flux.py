@@ -1,11 +1,11 @@
 """Flux: each part of a stage is a pair of equals on two nodes (Shah, Hellerstein and Brewer, Flux 3 to 5).
 
-Both nodes of a pair are given the same rows in the same order, and both send what they make: each to the consumers
-in its own slot, which acknowledge it to the other one. When a node dies the other halves go on at once, and feed
-both. Pairs that lost a half get another one on a standby node, one at a time, while all others go on.
+Both nodes of a pair get the same rows in the same order, and both send their output. Each sends to the consumers
+in its own slot, which acknowledge to the other node. If a node dies, the other halves continue at once and feed
+both slots. Pairs that lost a half get a new one on a standby node, one at a time, while all others continue.
 
-`core/pair_reading.py` is the protocol at a consumer, `core/exchange.py` that at a producer, `core/pair_plan.py`
-says where pairs are and in which order they are brought back.
+`core/pair_reading.py` is the protocol of a consumer, and `core/exchange.py` that of a producer.
+`core/pair_plan.py` decides where pairs are and in which order they are restored.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LONGEST_S = 86_400.0
 def Flux(
     *, standby_nodes: int = 0, interval_s: float = dataflow_tick_s, catch_up_after_s: float = 0.0
 ) -> Technique:
-    """`Flux()` uses all nodes, and catches up as soon as it can.
+    """Return the Flux technique. `Flux()` uses all nodes, and restores pairs as soon as possible.
 
-    standby_nodes     so many nodes run nothing until another one dies
-    interval_s        so often consumers acknowledge
-    catch_up_after_s  a stage is brought back so long after the loss, and after the stage before
+    standby_nodes     number of nodes that run nothing until another one dies
+    interval_s        how often consumers acknowledge
+    catch_up_after_s  delay from the loss, or from the previous stage, until a stage is restored
     """
     check_count(f"Flux(standby_nodes={standby_nodes!r})", standby_nodes, least=0)
     if not is_number(catch_up_after_s) or not 0 <= catch_up_after_s <= _LONGEST_S:

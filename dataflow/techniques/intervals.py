@@ -1,4 +1,4 @@
-"""Intervals of techniques, refused where a technique cannot work with them."""
+"""Check the intervals of techniques."""
 
 from __future__ import annotations
 

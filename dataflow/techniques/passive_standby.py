@@ -1,7 +1,7 @@
-"""Passive standby: what changed in a unit's state goes to the memory of a second node every interval (HA 5.1).
+"""Passive standby: every interval, changes of a unit's state are copied to the memory of a second node (HA 5.1).
 
-That node acknowledges to the producers what a copy covers, so that they drop it. When it takes over it loads the
-last copy, and the producers replay the rest.
+The second node acknowledges to the producers the rows that a copy covers, so that they drop these. When it takes
+over, it loads the last copy, and the producers replay the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .intervals import checked_interval
 
 
 def PassiveStandby(*, interval_s: float = 0.05, precise: bool = True) -> Technique:
-    """`interval_s`: the time from one copy to the next."""
+    """`interval_s`: the time between two copies."""
     return Technique(
         name="passive standby",
         retention=RowStage.SAFE,

@@ -11,7 +11,7 @@ from peacefs.dataflow.recovery.ring_settings import RingArrangement, RingPlan, R
 from peacefs.dataflow.recovery.technique import ALWAYS_DIVERGENT, ALWAYS_GAP, Replicas, Technique
 from peacefs.protocol.errors import InvalidQuery
 
-# Neighbours that would keep a copy; each costs as much as the first.
+# Maximum number of neighbours that keep a copy. Each one costs as much as the first.
 ring_neighbours_max: Final = 8
 _LONGEST_S = 86_400.0
 
@@ -27,16 +27,16 @@ def PeerRing(
     shrinks: bool = False,
     arrangement: RingArrangement | None = None,
 ) -> Technique:
-    """`PeerRing()` outlives the loss of any nodes but of two neighbours at once.
+    """Return the technique. `PeerRing()` survives any losses except two neighbours at once.
 
-    Each tuple counts once; but mappers' tuples may count in another order than without a failure.
+    Each tuple counts once, but tuples of different mappers may count in another order than without a failure.
 
-    r              neighbours that keep a copy of each tuple and of the state: so many neighbours may die at once
+    r              number of neighbours with a copy of each tuple and of the state; as many may die at once
     exactly_once   False: a take-over may count tuples again, as in the paper
-    checkpoint_s   state goes to the neighbours so often
-    latency_s      at least once: what clocks of mappers may differ by, and how long a tuple may be on its way
-    silence_s      a neighbour that was silent for so long is dead; one whose process dies is missed at once
-    balances       nodes relieve each other, and take spares, by themselves; `shrinks`: and leave
+    checkpoint_s   how often state is sent to the neighbours
+    latency_s      for at least once: maximum difference of mappers' clocks, and maximum transit time of a tuple
+    silence_s      silence after which a neighbour is dead; the death of a process is noticed at once
+    balances       nodes relieve each other and take spares automatically; `shrinks`: and leave
     arrangement    racks, tokens and spares: `RingArrangement(rack_of={...}, tokens={...}, spares=n)`
     """
     if not is_number(r, whole=True) or not 0 <= r <= ring_neighbours_max:

@@ -1,11 +1,12 @@
-"""SGuard: each unit stores checkpoints while it goes on, and its producers keep the rows since (SGuard 3 and 4).
+"""SGuard: each unit stores checkpoints while it continues, and its producers keep the rows since (SGuard 3 and 4).
 
-A checkpoint is taken each interval, and earlier when producers would run out of room for the rows since the last.
+A checkpoint is taken every interval, and earlier if producers would run out of room for the rows since the last
+one.
 
-After a failure any node loads the latest checkpoint and asks the producers for what came after it. The rows that
-it produces again have the numbers that they had, so that consumers leave them out: recovery is precise. A unit
-that is not deterministic repeats its events since the checkpoint, which the controller keeps before output leaves
-(HA 6). With `precise=False` a recovered unit numbers anew, and consumers get rows again.
+After a failure any node loads the latest checkpoint, and asks the producers for all rows after it. Rows that it
+produces again have the same numbers as before, so that consumers drop them: recovery is precise. A unit that is
+not deterministic repeats its events since the checkpoint; the controller keeps these before output is sent (HA 6).
+With `precise=False` a recovered unit begins a new numbering, and consumers get rows again.
 """
 
 from __future__ import annotations

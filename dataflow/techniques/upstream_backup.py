@@ -1,19 +1,19 @@
 """Upstream backup: producers keep the rows that their consumers' states depend on (HA, section 5.2).
 
-Nothing is stored. Every interval a unit tells its producers which rows it has (level 0), and which rows matter no
-more to itself and, through it, to those that follow (level 1). After a failure a unit begins empty, asks for the
-oldest rows that its producers have, and makes its state from them again. Consumers get rows again; windows that
-were open at the first of the rows come out wrong for a while.
+Nothing is stored. Every interval a unit tells its producers which rows it has (level 0), and which rows no longer
+matter to itself and to the units after it (level 1). After a failure a unit begins empty, requests the oldest rows
+that its producers have, and rebuilds its state from them. Consumers get rows again. Windows that were open at the
+first of these rows are wrong for a while.
 
-With `precise` (HA, section 6) the controller holds, for each unit, a position to begin after, the high watermark
-up to which its rows are known to the consumers, and their number. A unit that begins again keeps to itself what it
-makes up to the watermark, and goes on with the numbers. For units that do not come to the state that they had by
-themselves it holds determinants as well: the phases of windows at that position, and, for arbitrary units, the
-events since, of which it is told before output leaves.
+With `precise` (HA, section 6) the controller stores for each unit a position to begin after, the high watermark up
+to which consumers have its output, and the number of the last of these rows. A restarted unit suppresses its
+output up to the watermark, and then continues the numbering. Some units cannot restore their state from rows
+alone. For them the controller also stores determinants: the phases of windows at that position and, for arbitrary
+units, the events since. It gets these before the output is sent.
 
-In the paper a row goes once the next unit but one has received what it caused (`adjacent_failures=False`): less is
-kept, and neighbours that die at about the same time lose rows, which stops the query. Otherwise a row is kept
-until nobody downstream depends on it, and any units may die together.
+In the paper a row is dropped once the unit after the next has received everything that it caused
+(`adjacent_failures=False`). This keeps less, but if neighbours die at about the same time, rows are lost, which
+stops the query. Otherwise a row is kept until no unit downstream depends on it, and any units may die together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .intervals import checked_interval
 def UpstreamBackup(
     *, interval_s: float = 0.05, precise: bool = False, adjacent_failures: bool = True
 ) -> Technique:
-    """`interval_s`: so often producers are told which rows matter no more."""
+    """`interval_s`: how often producers are told which rows no longer matter."""
     return Technique(
         name="upstream-backup",
         retention=RowStage.SAFE,

@@ -1,4 +1,4 @@
-"""Units whose windows a log can hold one by one, and the windows that each has (CEC II)."""
+"""Units whose windows can be logged one by one, and the windows of each unit (CEC II)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OTHERS = "or choose SGuard, which covers every operator"
 
 
 def check_windows(unit: UnitPlan) -> None:
-    """Raise InvalidQuery, with what to do, unless a log of windows covers a unit."""
+    """Raise InvalidQuery, with advice, unless the windows of a unit can be logged."""
     windowed = [node for node in unit.operators if isinstance(node.specification, _WINDOWED)]
     for node in unit.operators:
         _check_operator(node)

@@ -1,8 +1,8 @@
 """Arrow batches, first in, first out, in a queue of pages.
 
-A batch is an IPC message in words: its label, its length in bytes, its bytes, filled up to a word. It is written
-once, when it comes, and the pages that are full never change, so that checkpoints refer to them. The batches are
-in memory besides, since operators compute with them as Arrow has them.
+A batch is an IPC message in words: its label, its length in bytes, and its bytes, padded to a word. It is written
+once, when it arrives. Full pages never change, so that checkpoints can refer to them. The batches are also in
+memory, since operators compute with them as Arrow batches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BatchLog:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield (label, batch) in the order in which they came."""
+        """Yield (label, batch) in the order of arrival."""
         for label, batch, _ in self._batches:
             yield label, batch
 
@@ -66,12 +66,12 @@ class BatchLog:
 
 
 class LoggedRows:
-    """A queue of rows over a log of batches. The first batch may be used up in part."""
+    """A queue of rows on top of a log of batches. The first batch may be partly consumed."""
 
     def __init__(self, log: BatchLog, schema: pa.Schema, dropped: int) -> None:
         self._log = log
         self._schema = schema
-        #: The number of rows of the first batch that are gone.
+        #: The number of rows of the first batch that were dropped.
         self.dropped = dropped
 
     def append(self, rows: pa.RecordBatch) -> None:
@@ -96,7 +96,7 @@ class LoggedRows:
 
 
 class LoggedOutput:
-    """Rows of an output by their numbers, over a log of batches."""
+    """Rows of an output by their numbers, on top of a log of batches."""
 
     def __init__(self, log: BatchLog) -> None:
         self._log = log

@@ -1,7 +1,7 @@
-"""Aggregates a batch by Arrow before its groups go into a map, where that is exact and pays.
+"""Aggregates a batch with Arrow before its groups go into a map, if that is exact and saves time.
 
-It pays when a batch has many rows of a key. Sums of floating-point numbers are left alone: they are to be added
-row by row, so that they do not depend on how rows were cut into batches.
+It saves time if a batch has many rows per key. Floating-point sums are not combined: they must be added row by
+row, so that they do not depend on how rows were cut into batches.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from .interface import Accumulator
 
-# A batch is aggregated before it goes into groups if it has so many rows; when it had more groups than this share
-# of its rows, so many batches after it are not.
+# A batch with at least this many rows is aggregated before it goes into groups. If the number of groups was above
+# this share of its rows, the following batches (this many) are not aggregated.
 dataflow_combined_rows_min: Final = 1024
 dataflow_combined_share_max: Final = 0.3
 dataflow_uncombined_batches: Final = 63
 
 
-#: Arrow's aggregation of each kind of accumulator.
+#: Arrow's aggregation for each kind of accumulator.
 _AGGREGATIONS = {"rows": "count_all", "values": "count", "sum": "sum", "part": "sum", "min": "min", "max": "max"}
 
 
@@ -31,11 +31,11 @@ class Combiner:
             each.operation in _AGGREGATIONS and not (each.operation == "sum" and pa.types.is_floating(each.type))
             for each in accumulators
         )
-        # Batches that are not tried, after one of which every row had a key of its own.
+        # Number of batches to skip, after a batch that had too many groups.
         self._waiting = 0
 
     def combine(self, rows: pa.RecordBatch, keys: Sequence[str]) -> pa.Table | None:
-        """Return a row for each key, with the accumulators over its rows; None where it does not pay."""
+        """Return a row per key, with the accumulators over its rows; None if combining is not worthwhile."""
         if not self._exact or not keys or rows.num_rows < dataflow_combined_rows_min:
             return None
         if self._waiting:

@@ -1,9 +1,10 @@
-"""Python values as bytes and back: of the same type and equal, or refused (decision 61).
+"""Python values as bytes and back: values are restored exactly, or refused (decision 61).
 
-The format is MessagePack. What it has no type for is an extension: a code, and bytes in MessagePack again.
+A restored value is equal and of the same type. The format is MessagePack. Types that MessagePack does not have are
+extensions: a code, and bytes that are MessagePack again.
 
-Keys have the same bytes if they are equal and of one type; all NaN are one key, and -0.0 is 0.0. A tuple in a key
-is an array, since a list cannot be in one.
+Keys have the same bytes if they are equal and of the same type; all NaN are one key, and -0.0 is 0.0. A tuple in a
+key is stored as an array, since a key cannot contain a list.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _INT, _TUPLE, _SET, _FROZENSET, _DICT, _DATETIME, _DATE, _TIME, _TIMEDELTA, _DEC
 
 
 def encode_value(value: Any) -> bytes:
-    """Return a value as bytes. Raises RecordRefused if `decode_value` could not make the same of them."""
+    """Encode a value as bytes. Raises RecordRefused if `decode_value` could not restore it exactly."""
     return _encoded(value, _packable)
 
 
@@ -38,7 +39,7 @@ def decode_value(data: bytes) -> Any:
 
 
 def encode_key(key: Any) -> bytes:
-    """Return a key as bytes. Raises RecordRefused for what cannot be one."""
+    """Encode a key as bytes. Raises RecordRefused if the value cannot be a key."""
     return _encoded(key, _packable_key)
 
 
@@ -56,7 +57,7 @@ def _encoded(value: Any, packable: Callable[[Any], Any]) -> bytes:
 
 
 def _packable(value: Any) -> Any:
-    """Return what MessagePack has a type for."""
+    """Convert a value to types that MessagePack has."""
     kind = type(value)
     if kind in _SIMPLE or (kind is int and _INT_MIN <= value <= _INT_MAX):
         return value
@@ -89,7 +90,7 @@ def _scalar(value: Any) -> Ext:
     if kind is int:
         return Ext(_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
     if kind in (set, frozenset):
-        # Sorted, so that equal sets are equal bytes.
+        # Sorted, so that equal sets have equal bytes.
         return _ext(_SET if kind is set else _FROZENSET, sorted(_encode(_packable(each)) for each in value))
     if kind is datetime:
         return _ext(_DATETIME, [value.replace(tzinfo=None).isoformat(), value.fold, _zone(value.tzinfo)])
@@ -112,14 +113,14 @@ def _ext(code: int, value: Any) -> Ext:
 
 
 def _zone(zone: tzinfo | None) -> Any:
-    """Return a time zone as None, its name, or its microseconds from UTC."""
+    """Convert a time zone to None, its name, or its offset from UTC in microseconds."""
     if zone is None:
         return None
     if type(zone) is ZoneInfo and zone.key is not None:
         return zone.key
     if type(zone) is timezone:
         offset = zone.utcoffset(None)
-        # One with a name of its own would lose it.
+        # A zone with a custom name would lose it.
         if repr(timezone(offset)) == repr(zone):
             return offset // _US
     raise RecordRefused(f"a state cannot keep the time zone {zone!r} as it is: use datetime.timezone or ZoneInfo")

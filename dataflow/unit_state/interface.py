@@ -1,7 +1,7 @@
-"""The state of an HA unit, as its operators see it and as a checkpoint takes it.
+"""The state of an HA unit, as its operators and its checkpoints see it.
 
-An operator calls `cell`, `rows`, `groups`, `table` or `mapping` for each of its structures, always in the same
-way; if the unit was loaded from a checkpoint, the structure has the contents that it had then.
+An operator calls `cell`, `rows`, `groups`, `table` or `mapping` for each of its structures, always with the same
+arguments. If the unit was loaded from a checkpoint, the structure has the contents of that checkpoint.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from peacefs.dataflow.model.operator import Operator
 from peacefs.state.checkpoints.outcome import RunningCheckpoint
 from peacefs.state.structures.unordered_map import UnorderedMap
 
-#: The name of an output's rows in a state is this and the stream.
+#: Prefix of the name of an output's rows in a state. The stream's name follows.
 ROWS_OF: Final = "rows of "
 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """A value that is kept for each key: the rows, the values of a column that are not null, their sum, ...
+    """A value that is kept per key: the number of rows, the number of values that are not null, their sum, ...
 
-    A `part` is a sum that is 0, and not null, where there are no values. Rows do not change one that is `noted`:
-    it is 0 until it is put.
+    A `part` is a sum that is 0, and not null, if there are no values. A `noted` accumulator is not changed by
+    rows: it is 0 until it is `put`.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Accumulator:
 
     @property
     def merge(self) -> Literal["sum", "min", "max", "last"]:
-        """Say how two of them become one."""
+        """The operation that merges two values of this accumulator."""
         match self.operation:
             case "min" | "max" | "last":
                 return self.operation
@@ -56,7 +56,7 @@ class Cell(Protocol):
 
 
 class RowQueue(Protocol):
-    """Rows of one schema in the order in which they were appended."""
+    """Rows of one schema, in the order in which they were appended."""
 
     def append(self, rows: pa.RecordBatch) -> None: ...
 
@@ -67,39 +67,39 @@ class RowQueue(Protocol):
         ...
 
     def replace(self, rows: pa.Table) -> None:
-        """Put `rows` into the place of all that were there."""
+        """Replace all rows by `rows`."""
         ...
 
 
 class NumberedRows(Protocol):
-    """Rows of an output that may have to be sent again, in batches by the number of their first row."""
+    """Rows of an output that may be sent again, in batches by the number of their first row."""
 
     def append(self, first: int, rows: pa.RecordBatch) -> None: ...
 
     def drop_before(self, number: int) -> None:
-        """Remove the batches all of whose numbers are lower."""
+        """Remove the batches whose numbers are all below `number`."""
         ...
 
     def __iter__(self) -> Iterator[tuple[int, pa.RecordBatch]]: ...
 
 
 class Groups(Protocol):
-    """Accumulators by bucket and key. A bucket is a number, as of a pane of a window."""
+    """Accumulators by bucket and key. A bucket is a number, such as that of a window's pane."""
 
     def add(self, bucket: int, rows: pa.RecordBatch) -> None:
-        """Add rows, with key columns and those that are aggregated, to a bucket. Nulls are no values."""
+        """Add rows to a bucket. They have the key columns and the aggregated columns. Nulls are no values."""
         ...
 
     def admit(self, bucket: int, rows: pa.RecordBatch) -> pa.Table:
-        """Add rows, and return the keys that the bucket did not have, each once."""
+        """Add rows, and return the distinct keys that the bucket did not have."""
         ...
 
     def put(self, bucket: int, rows: pa.RecordBatch) -> None:
-        """Replace the accumulators of keys of a bucket, each once. Null stands for no values."""
+        """Replace the accumulators of distinct keys in a bucket. Null means that there are no values."""
         ...
 
     def size(self, bucket: int) -> int:
-        """Return how many keys a bucket has."""
+        """Return the number of keys in a bucket."""
         ...
 
     def buckets(self) -> Sequence[int]:
@@ -107,15 +107,15 @@ class Groups(Protocol):
         ...
 
     def between(self, first: int, end: int) -> pa.Table:
-        """Return (key columns, accumulators) merged over the buckets from `first` to before `end`."""
+        """Return the key columns and accumulators, merged over the buckets from `first` to before `end`."""
         ...
 
     def find(self, bucket: int, keys: pa.Table) -> pa.Table:
-        """Return the accumulators of keys in one bucket, one row for each; null where there is none."""
+        """Return a row per key with its accumulators in one bucket; null if the bucket does not have the key."""
         ...
 
     def remove(self, bucket: int, keys: pa.Table) -> None:
-        """Remove keys from a bucket, whether they are there or not."""
+        """Remove keys from a bucket. Missing keys are ignored."""
         ...
 
     def drop_before(self, bucket: int) -> None: ...
@@ -124,65 +124,65 @@ class Groups(Protocol):
 
 
 class ValueMap(MutableMapping[Any, Any], ABC):
-    """A map of Python values, which are replaced, never changed in place."""
+    """A map of Python values. Values are replaced, never changed in place."""
 
     @abstractmethod
     def find_all(self, keys: Sequence[Any]) -> list[Any]:
-        """Return the value of each key, None where there is none. Many at once are much faster than one by one."""
+        """Return the value of each key, or None. One call for many keys is much faster than many calls."""
 
 
 class StateCapture(Protocol):
-    """The state at one moment, which stays as it is while operators go on, until it is written or cancelled.
+    """The state at one moment. It does not change while operators continue, until it is written or cancelled.
 
-    All methods are for the thread of the unit.
+    All methods must be called on the thread of the unit.
     """
 
     @property
     def pause_s(self) -> float: ...
 
     def start(self, *, patience_s: float | None = None) -> RunningCheckpoint:
-        """Begin to write it. If its turn is further away than `patience_s` it is cancelled (SGuard 5)."""
+        """Begin to write. If the turn of the capture is further away than `patience_s`, cancel it (SGuard 5)."""
         ...
 
     def cancel(self) -> None:
-        """Forget it: what it would have held has changed since the checkpoint before."""
+        """Discard the capture. Its changes since the last checkpoint go into the next one."""
         ...
 
 
 class UnitJournal(Protocol):
-    """The part of a state that follows what its unit processes, since it logs windows one by one."""
+    """The part of a state that follows what its unit processes, for states that log windows one by one."""
 
     @property
     def replaying(self) -> bool:
-        """True while rows come that were processed before: what they give was put out then."""
+        """True while rows that were processed before are replayed. Their output was emitted then."""
         ...
 
     @property
     def covered(self) -> Mapping[str, Position]:
-        """The places of the inputs up to which no row is needed, whatever fails."""
+        """The positions of the inputs up to which no row is needed, whatever fails."""
         ...
 
     def watch(self, name: str, operator: Operator) -> Operator:
-        """Return what runs in the place of an operator."""
+        """Return the operator to run in place of `operator`."""
         ...
 
     def cuts(self, stream: str) -> Sequence[int]:
-        """Return the rows of an input after which its batches are to be cut."""
+        """Return the numbers of the rows of an input after which its batches must be cut."""
         ...
 
     def holds(self, stream: str, number: int) -> bool:
-        """Return whether a row of an input has to wait for rows of others."""
+        """Return True if a row of an input must wait for rows of other inputs."""
         ...
 
     def holds_end(self, stream: str) -> bool: ...
 
     def enter(self, stream: str, number: int, *, ended: bool = False) -> None:
-        """Learn that rows of an input up to a number are processed now, or its end."""
+        """Note that the rows of an input up to a number, or its end, are processed now."""
         ...
 
 
 class UnitState(Protocol):
-    """All structures of one HA unit. Names begin with the operator's."""
+    """All structures of one HA unit. Their names begin with the operator's name."""
 
     def cell(self, name: str, initial: Any) -> Cell: ...
 
@@ -193,36 +193,36 @@ class UnitState(Protocol):
     def groups(self, name: str, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups: ...
 
     def table(self, name: str, schema: pa.Schema, key: Sequence[str]) -> UnorderedMap:
-        """Return a map of records in pages, by their key columns."""
+        """Return a map of records in pages, indexed by the key columns."""
         ...
 
     def mapping(self, name: str) -> ValueMap:
-        """Return a map. Keys and values are what a cell may hold."""
+        """Return a map of Python values."""
         ...
 
     def capture(self, sequence: int, edges: Mapping[str, Any], *, full: bool = False) -> StateCapture:
-        """Return the state of this moment, with the unit's edges. Short, since the unit stands still meanwhile.
+        """Return the present state, with the unit's edges. Must be quick, since the unit is stopped meanwhile.
 
-        With `full`, what did not change since the last one is written, too.
+        `full`: also write what did not change since the last capture.
         """
         ...
 
     @property
     def uncovered_rows(self) -> int:
-        """Rows of all inputs that producers would send again if the unit was lost after the last capture."""
+        """Number of input rows that producers would send again if the unit failed after the last capture."""
         ...
 
     def hurry(self) -> None:
-        """Have the next capture cover what it can, whatever that costs: producers will soon have no more room."""
+        """Make the next capture cover as much as possible at any cost: producers are running out of room."""
 
     @property
     def journal(self) -> UnitJournal | None: ...
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of all structures, with the copies that a checkpoint still needs."""
+        """Bytes of all structures, including copies that a checkpoint still needs."""
         ...
 
     def edges(self) -> Mapping[str, Any] | None:
-        """Return the edges that the checkpoint had which the unit begins with; None without one."""
+        """Return the edges from the checkpoint with which the unit begins; None if there is none."""
         ...

@@ -1,4 +1,4 @@
-"""The part of a unit's state that belongs to one operator: names are those of the operator's own."""
+"""The part of a unit's state that belongs to one operator, in which names are local to the operator."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class OperatorState:
         keeps_stamps: bool = False,
         chance: random.Random | None = None,
     ) -> None:
-        """`keeps_stamps`: whether an operator is to keep the stamps of rows with them, where it needs to."""
+        """`keeps_stamps`: True if the operator should store the stamps of rows together with the rows."""
         self.keeps_stamps = keeps_stamps
         self._unit = unit
         self._operator = operator
-        #: Numbers that a replay draws again.
+        #: A source of random numbers that a replay draws again.
         self.chance = chance or random.Random(0)
 
     def cell(self, name: str, initial: Any) -> Cell:

@@ -1,11 +1,12 @@
-"""A map of Python values in pages, which come back exactly as they were put, for functions that treat row by row.
+"""A map of Python values in pages, for functions that work row by row. Values are restored exactly.
 
-Changes are kept in a dictionary and put into the pages many at a time; what was read or changed lately is kept
-besides, as it is packed, since one look into the pages costs as much as a hundred into a dictionary. Keys are
-iterated over in the order of their bytes, so that a function which does so is the same after a failure.
+Changes are collected in a dictionary, and put into the pages many at a time. Recently read or changed values are
+also cached in packed form, since one look-up in the pages costs as much as a hundred in a dictionary. Keys are
+iterated in the order of their bytes, so that a function that iterates behaves the same after a failure.
 
-A value that is too long for a page is cut into pieces, each a record of its own under the value's key with a
-number in front. What stands for the value, and the keys of pieces, begin with a byte that MessagePack never uses.
+A value that is too long for a page is cut into pieces. Each piece is a record under the value's key with a number
+before it. The record that stands for such a value, and the keys of pieces, begin with a byte that MessagePack
+never uses.
 """
 
 from __future__ import annotations
@@ -24,32 +25,33 @@ from peacefs.state.structures.unordered_map import UnorderedMap
 from .exact_values import decode_key, decode_value, encode_key, encode_value
 from .interface import ValueMap
 
-# A value of such a map is cut into pieces if it is longer than this part of a page; a key has half a page.
+# A value is cut into pieces if it is longer than a page divided by this. A key can have half a page.
 dataflow_pieces_per_page: Final = 4
-# Changes of a function's map that are put into pages at once.
+# Number of changes of a map after which they are put into pages.
 dataflow_pending_changes_max: Final = 1024
-# Values of such a map that are kept as they are in the pages, so that they need not be looked for there again.
+# Maximum number of values that are cached outside the pages, and their bytes.
 dataflow_known_values_max: Final = 65_536
 dataflow_known_bytes_max: Final = 16 * MIB
 
 
 _SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 _GONE: Final = None
-#: The first byte of what stands for a value in pieces, and of the keys of its pieces: MessagePack never uses it.
+#: First byte of the record that stands for a value in pieces, and of the keys of its pieces. MessagePack never
+#: uses it.
 _CUT: Final = b"\xc1"
-#: The record that says that there are values in pieces.
+#: The record that says that the map has values in pieces.
 _HAS_CUT: Final = _CUT
-#: Room in a page that is not for what is kept.
+#: Bytes of a page that are not available for values.
 _OVERHEAD_BYTES: Final = 64
 _encode_count: Final = msgspec.msgpack.encode
 _decode_count: Final = msgspec.msgpack.decode
 
 
 class PackedMap(ValueMap):
-    """The map of Python values that a function with state is given.
+    """The map of Python values that a function with state receives.
 
-    A key's value is the pending one if there is any, else the known one, else that of the pages. `PagedState`
-    makes it, and has it flushed before each capture, so that a checkpoint has all changes. Functions call the
+    A key's value is the pending one if there is one, else the cached one, else the one in the pages. `PagedState`
+    makes the map, and flushes it before each capture, so that a checkpoint has all changes. Functions call the
     rest.
     """
 
@@ -57,12 +59,12 @@ class PackedMap(ValueMap):
         self._stored = UnorderedMap.create(page_set, _SCHEMA, "key")
         self._piece_bytes = page_set.frames.page_bytes // dataflow_pieces_per_page - _OVERHEAD_BYTES
         self._key_bytes_max = page_set.frames.page_bytes // 2
-        #: Pieces of each value that is in pieces; None until somebody has to know.
+        #: Number of pieces of each value in pieces. None until it is needed.
         self._pieces: dict[bytes, int] | None = None
         self._pending_bytes = 0
-        #: Changes since the last flush: the packed value, or None for a key that was removed.
+        #: Changes since the last flush: the packed value, or None for a removed key.
         self._pending: dict[bytes, bytes | None] = {}
-        #: Packed values of keys as the pages have them, None for those that they do not have.
+        #: Cached packed values as in the pages; None for keys that the pages do not have.
         self._known: dict[bytes, bytes | None] = {}
         self._known_bytes = 0
 
@@ -81,7 +83,7 @@ class PackedMap(ValueMap):
             self._stored.remove([*gone, *surplus])
 
     def _cut(self, put: dict[bytes, bytes], gone: Sequence[bytes]) -> tuple[dict[bytes, bytes], list[bytes]]:
-        """Return the records of values, long ones in pieces, and the pieces of before that are to go."""
+        """Return the records of values, with long values in pieces, and the keys of old pieces to remove."""
         known = self._known_pieces()
         surplus = []
         for key in (*put, *gone) if known else ():
@@ -106,7 +108,7 @@ class PackedMap(ValueMap):
         return records, surplus
 
     def _count(self, value: bytes) -> int:
-        """Return the number of pieces that a value is cut into; 0 if it is whole."""
+        """Return the number of pieces into which a value is cut; 0 if it is not cut."""
         return -(-len(value) // self._piece_bytes) if len(value) > self._piece_bytes else 0
 
     def _known_pieces(self) -> dict[bytes, int]:
@@ -120,7 +122,7 @@ class PackedMap(ValueMap):
         return self._pieces
 
     def _whole(self, key: bytes, stored: bytes | None) -> bytes | None:
-        """Return a value, given what is stored under its key."""
+        """Return a whole value, given the record that is stored under its key."""
         if stored is None or not stored.startswith(_CUT):
             return stored
         keys = [_piece_key(key, piece) for piece in range(_decode_count(stored[1:]))]
@@ -173,7 +175,7 @@ class PackedMap(ValueMap):
         self._stored.clear()
 
     def _value(self, packed: bytes) -> bytes | None:
-        """Return the packed value of a key; None: it is not there."""
+        """Return the packed value of a key; None if the map does not have the key."""
         if packed in self._pending:
             return self._pending[packed]
         if packed not in self._known:
@@ -181,7 +183,7 @@ class PackedMap(ValueMap):
         return self._known[packed]
 
     def _learn(self, packed: bytes, value: bytes | None) -> None:
-        """Remember a value as the pages have it, or will have it at once."""
+        """Cache a value that the pages have or are about to have."""
         if len(self._known) >= dataflow_known_values_max or self._known_bytes >= dataflow_known_bytes_max:
             self._forget()
         self._known[packed] = value

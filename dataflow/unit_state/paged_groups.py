@@ -1,9 +1,9 @@
-"""Accumulators by bucket and key in pages: a map for each bucket, changed by kernels, a batch at a time.
+"""Accumulators by bucket and key in pages: a map per bucket, changed by kernels, one batch at a time.
 
-A bucket that is over gives its pages back at once. Keys that are null in some column have a map of their own, by
-which columns those are, since nulls are not stored. Whether a sum or an extreme has a value is told by the number
-of values of its column. Sums, numbers and extremes of numbers and times are one pass over the rows each; extremes
-of texts and decimals, in which no kernel computes, are worked out for each batch and then put.
+A bucket that is dropped frees its pages at once. Nulls are not stored, so keys with nulls have separate maps, one
+for each set of columns that are null. The number of values of a column tells whether a sum or an extreme has a
+value. Sums, counts, and extremes of numbers and times take one pass over the rows each. No kernel computes with
+texts and decimals, so their extremes are computed per batch and then put.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .interface import Accumulator
 
 _NOTHING = "no key"
 _VALUES = "values of "
-#: Null without a value.
+#: Operations whose result is null if there are no values.
 _OF_VALUES = ("sum", "min", "max", "last")
 
 
 class PagedGroups:
     """The groups of one operator, in pages: the accumulators of each key, in buckets.
 
-    A bucket has one map for each set of key columns that are null. What was scanned of a bucket is kept until the
-    bucket changes. `PagedState.groups` makes it; the operator calls it, a batch at a time.
+    A bucket has one map for each set of key columns that are null. The result of a scan of a bucket is kept until
+    the bucket changes. `PagedState.groups` makes it; the operator calls it, one batch at a time.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class PagedGroups:
         self._name = name
         self._page_set, self._destroy = page_set, destroy
         self._schema = pa.schema([*keys, *(pa.field(each.name, each.type) for each in accumulators)])
-        #: bucket -> which key columns are null, as bits -> its maps
+        #: bucket -> bits of the key columns that are null -> its maps
         self._buckets: dict[int, dict[int, _Bucket]] = {}
         self._combiner = Combiner(_changed(accumulators))
-        #: The content of buckets that several windows read, until they change.
+        #: Scanned contents of buckets, until these change. Several windows read the same bucket.
         self._scanned: dict[int, list[pa.Table]] = {}
         for found in recovered:
             bucket, nulls, kind = found.removeprefix(f"{name}/").split("/")
@@ -72,7 +72,7 @@ class PagedGroups:
         for nulls, part in self._by_nulls(rows):
             added, new = self._bucket(bucket, nulls).add(part)
             if len(new):
-                # Rows that were combined lack the columns that are all null.
+                # Combined rows lack the columns that are entirely null.
                 columns = [
                     added.column(field.name).take(pa.array(new))
                     if field.name in added.schema.names
@@ -164,7 +164,7 @@ class PagedGroups:
 
 
 class _Bucket:
-    """The accumulators of one bucket for keys that are null in the same columns."""
+    """The accumulators of one bucket, for keys that are null in the same columns."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class _Bucket:
             )
 
     def add(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch | pa.Table, NDArray[np.int64]]:
-        """Add rows, combined or as they are; return those, and which of them have keys that were not there."""
+        """Add rows. Return the rows as added (perhaps combined), and the indices of those whose keys are new."""
         if self._others is not None:
             self._put_others(self._others, rows)
         combined = self._combiner.combine(rows, self._keys)
@@ -213,7 +213,7 @@ class _Bucket:
         numbers: dict[str, Any] = {}
         for each in self._computed:
             if each.name.startswith(_VALUES):
-                # The number of values only matters in being zero or not.
+                # Only whether the number of values is zero matters.
                 kept = next(
                     one for one in self._accumulators if one.operation in _OF_VALUES and one.column == each.column
                 )
@@ -254,7 +254,7 @@ class _Bucket:
             self._destroy(f"{self._prefix}/others")
 
     def _table(self, numbers: pa.Table, keys: Mapping[str, Any]) -> pa.Table:
-        """Return rows of the whole schema; sums and extremes of no values are null."""
+        """Return rows of the whole schema. Sums and extremes without values are null."""
         others = pa.Table.from_batches([self._others.find(keys)]) if self._others is not None else None
         columns = []
         for field in self._schema:
@@ -271,7 +271,7 @@ class _Bucket:
         return pa.Table.from_arrays(columns, schema=self._schema)
 
     def _put_others(self, others: UnorderedMap, rows: pa.RecordBatch) -> None:
-        """Merge the extremes of a batch with those that are there."""
+        """Merge the extremes of a batch with the stored ones."""
         keys = pa.Table.from_arrays(list(self._keys_of(rows).values()), names=list(self._keys_of(rows)))
         table = keys
         for each in self._other:
@@ -288,7 +288,7 @@ class _Bucket:
             known = compute.fill_null(compute.greater(counts.column(_VALUES + str(each.column)), 0), False)
             old = compute.if_else(known, before.column(each.name), pa.scalar(None, each.type))
             value = _better(each, old, made.column(each.name).combine_chunks())
-            # Any value will do where there is none: the number of values says so.
+            # If there is no value, store any value: the number of values says that it does not count.
             put[each.name] = value.fill_null(_some(each.type)) if value.null_count else value
         others.upsert(here, put)
 
@@ -299,7 +299,7 @@ class _Bucket:
 
 
 def computes(kind: pa.DataType) -> bool:
-    """Return whether kernels compute in a type of Arrow's."""
+    """Return True if kernels can compute with an Arrow type."""
     types = pa.types
     if types.is_float16(kind):
         return False
@@ -308,7 +308,7 @@ def computes(kind: pa.DataType) -> bool:
 
 
 def keeps(kind: pa.DataType) -> bool:
-    """Return whether values of a type of Arrow's can be kept in pages."""
+    """Return True if values of an Arrow type can be kept in pages."""
     types = pa.types
     texts = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind)
     fixed = types.is_fixed_size_binary(kind) or types.is_decimal(kind) or types.is_boolean(kind)
@@ -316,24 +316,24 @@ def keeps(kind: pa.DataType) -> bool:
 
 
 def computed(accumulators: Sequence[Accumulator]) -> list[Accumulator]:
-    """Return those that kernels compute, with the numbers of values that tell whether there is a sum."""
+    """Return the accumulators that kernels compute, with the numbers of values that show whether a sum exists."""
     counted = dict.fromkeys(str(each.column) for each in accumulators if each.operation in _OF_VALUES)
     counts = [Accumulator(_VALUES + column, "values", pa.int64(), column) for column in counted]
     return [*(each for each in accumulators if computes(each.type)), *counts]
 
 
 def _changed(accumulators: Sequence[Accumulator]) -> list[Accumulator]:
-    """Return those that kernels compute whenever rows come."""
+    """Return the accumulators that kernels compute and that rows change."""
     return [each for each in computed(accumulators) if each.operation != "noted"]
 
 
 def _change_of(each: Accumulator) -> str:
-    """Return the operation of a map that takes rows, or groups of them, into an accumulator."""
+    """Return the map operation that adds rows, or combined rows, to an accumulator."""
     return {"min": "min", "max": "max", "last": "put"}.get(each.operation, "add")
 
 
 def _values_of(rows: pa.RecordBatch, each: Accumulator) -> Any:
-    """Return what each row adds to an accumulator."""
+    """Return the contribution of each row to an accumulator."""
     if each.operation == "rows":
         return 1
     values = rows.column(each.column)
@@ -343,7 +343,7 @@ def _values_of(rows: pa.RecordBatch, each: Accumulator) -> Any:
 
 
 def _filled(values: pa.Array | pa.ChunkedArray, each: Accumulator) -> pa.Array:
-    """Return values as they are kept; in place of null is what changes nothing."""
+    """Return values as they are stored, with each null replaced by the operation's neutral value."""
     if not values.null_count:
         return values if values.type == each.type else values.cast(each.type)
     dtype = Column(pa.field(each.name, each.type)).dtype
@@ -352,7 +352,7 @@ def _filled(values: pa.Array | pa.ChunkedArray, each: Accumulator) -> pa.Array:
 
 
 def _better(each: Accumulator, old: pa.Array, new: pa.Array) -> pa.Array:
-    """Return the lower or the higher of each two values; null counts for nothing."""
+    """Return the minimum or the maximum of each pair of values, ignoring nulls."""
     best = compute.min_element_wise if each.operation == "min" else compute.max_element_wise
     if pa.types.is_boolean(each.type):
         return best(old.cast(pa.uint8()), new.cast(pa.uint8())).cast(pa.bool_())

@@ -1,7 +1,7 @@
-"""The state of an HA unit in pages (SGuard, section 4): what an operator makes is a structure of `peacefs.state`.
+"""The state of an HA unit in pages (SGuard, section 4). Operators get structures of `peacefs.state`.
 
-A capture is a checkpoint of all pages of the unit at one moment: the list of those that changed is copied and they
-are marked read-only; they are written, and cloned if they change, while the unit goes on.
+A capture is a checkpoint of all pages of the unit at one moment. It copies the list of changed pages and marks
+these read-only. They are written while the unit continues, and copied if the unit changes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORDS = pa.schema([("word", pa.int64())])
 
 
 class PagedCapture:
-    """A prepared checkpoint of a unit. `start` and `cancel` belong to the thread of the unit."""
+    """A prepared checkpoint of a unit. `start` and `cancel` must be called on the thread of the unit."""
 
     def __init__(self, checkpointer: Checkpointer, prepared: PreparedCheckpoint) -> None:
         self._checkpointer = checkpointer
@@ -38,20 +38,23 @@ class PagedCapture:
 
     @property
     def pause_s(self) -> float:
-        """For how long the unit had to stand still."""
+        """How long the unit was stopped."""
         return self._prepared.pause_s
 
     def start(self, *, patience_s: float | None = None) -> RunningCheckpoint:
-        """Begin to write it. If its turn is further away than `patience_s` it is cancelled (SGuard 5)."""
+        """Begin to write. If the turn of the capture is further away than `patience_s`, cancel it (SGuard 5)."""
         return self._checkpointer.start(self._prepared, patience_s=patience_s)
 
     def cancel(self) -> None:
-        """Forget it: what it would have held has changed since the checkpoint before."""
+        """Discard the capture. Its changes since the last checkpoint go into the next one."""
         self._checkpointer.cancel(self._prepared)
 
 
 class PagedState:
-    """Structures of a unit. `pages` are empty, or were loaded by `checkpointer`; both are this unit's alone."""
+    """The structures of a unit.
+
+    `pages` are empty, or were loaded by `checkpointer`. No other unit uses either of them.
+    """
 
     def __init__(self, pages: PageManager, checkpointer: Checkpointer) -> None:
         self._pages = pages
@@ -102,15 +105,15 @@ class PagedState:
 
     @property
     def uncovered_rows(self) -> int:
-        """A capture has all pages: it covers every row before it."""
+        """Always 0: a capture has all pages, so it covers every row before it."""
         return 0
 
     def hurry(self) -> None:
-        """Do nothing: there is nothing that a capture would leave out."""
+        """Do nothing: a capture always covers everything."""
 
     @property
     def journal(self) -> None:
-        """Pages are loaded as they were: no row is processed again in part."""
+        """None: pages are loaded as they were, so no row is processed twice."""
         return None
 
     def capture(self, sequence: int, edges: Mapping[str, Any], *, full: bool = False) -> PagedCapture:
@@ -128,7 +131,7 @@ class PagedState:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of its pages, with the copies that are still being written."""
+        """Bytes of the pages, including copies that are still being written."""
         return self._pages.memory_bytes
 
     def close(self) -> None:

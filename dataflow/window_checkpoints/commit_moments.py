@@ -1,4 +1,7 @@
-"""Commits in memory, from the oldest on in which a window has its footprint: what a recovery would go back to."""
+"""The recent commits, back to the oldest one that contains the footprint of an open window.
+
+A recovery would go back to that commit.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from .footprints import Footprints
 
 @dataclass(frozen=True)
 class CommitMoment:
-    """A commit in memory: its place, where its tuples begin, how many rows had come, when it was."""
+    """A commit: its place, the number of its first tuple, the number of rows so far, and its time."""
 
     place: CommitPlace
     first_tuple: int
@@ -25,20 +28,20 @@ class CommitMoment:
 
 
 class CommitMoments:
-    """The moments of commits, oldest first; there is always one."""
+    """The moments of commits, oldest first. There is always at least one."""
 
     def __init__(self, first: CommitMoment) -> None:
         self._moments = deque([first])
 
     def begin_log(self) -> None:
-        """Learn that the tuples of the log are counted from the beginning again."""
+        """Note that a new log begins, whose tuples are counted from 1."""
         self._moments = deque(replace(moment, first_tuple=1) for moment in self._moments)
 
     def add(self, moment: CommitMoment) -> None:
         self._moments.append(moment)
 
     def since(self, footprints: Footprints | None, contents: WindowContents, number: int) -> CommitMoment:
-        """Return the moment from which rows are needed at commit `number`, and forget those before it."""
+        """Return the moment from which rows are needed at commit `number`, and drop all earlier moments."""
         if footprints is not None:
             oldest = footprints.oldest
             self._forget_before(number if oldest is None else oldest)
@@ -48,9 +51,9 @@ class CommitMoments:
         return self._moments[0]
 
     def extent(self, oldest: int, windows: int, now: CommitMoment, open_windows: int) -> Extent:
-        """Return the extent, and what a check of the windows of its oldest commit would save of it.
+        """Return the extent, and how much a check of the windows of the oldest commit would reduce it.
 
-        `now`: where the log and the input have come to.
+        `now`: the present end of the log and position of the input.
         """
         self._forget_before(oldest)
         moment, following = self._moments[0], self._moments[1]

@@ -1,4 +1,4 @@
-"""The control tuples of one commit: windows that opened, closed, or are checked since their last tuple is old."""
+"""The control tuples of one commit: opened windows, closed windows, and checks of windows with old tuples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ cec_windows_per_check: Final = 2048
 
 
 def all_windows(contents: WindowContents, footprints: Footprints, number: int) -> list[tuple[TupleKind, pa.Table]]:
-    """Begin a log: all windows that are open have their footprint in this commit."""
+    """Return all open windows, for the first commit of a log. All get their footprints in this commit."""
     ids, rows = contents.all(number)
     footprints.clear()
     footprints.put(ids, number)
@@ -26,7 +26,7 @@ def all_windows(contents: WindowContents, footprints: Footprints, number: int) -
 def changed_windows(
     contents: WindowContents, footprints: Footprints, number: int
 ) -> list[tuple[TupleKind, pa.Table]]:
-    """Return what has closed and opened since the commit before."""
+    """Return the windows that have closed and opened since the previous commit."""
     changes = contents.changes(number)
     footprints.drop_before(contents.closed_before)
     footprints.remove(0, changes.left)
@@ -36,7 +36,7 @@ def changed_windows(
 
 
 class WindowChecks:
-    """Checks of windows in one commit, of those with the oldest footprints first."""
+    """Checks of windows in one commit, oldest footprints first."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class WindowChecks:
         moments: CommitMoments,
         choice: WindowChoice | None,
     ) -> None:
-        """`choice`: says whether another check is wanted; None: it always is."""
+        """`choice`: decides whether another check is wanted. None: always."""
         self._contents, self._footprints, self._moments, self._choice = contents, footprints, moments, choice
 
     def next(self, now: CommitMoment) -> pa.Table | None:
-        """Check some windows, and return their tuples; None if no more are wanted.
+        """Check some windows, and return their tuples. None if no more checks are wanted.
 
-        `now`: the commit, and where its log has come to.
+        `now`: the commit, with the present end of its log.
         """
         footprints, number = self._footprints, now.place.commit
         while (taken := footprints.take_oldest(cec_windows_per_check)) is not None:

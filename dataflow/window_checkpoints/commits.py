@@ -1,4 +1,4 @@
-"""Commits of a unit to its log, and what is read of a log again: the port between state and storage."""
+"""Commits of a unit to its log, and the result of reading a log: the port between state and storage."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .control_tuples import CommitDetail
 
 @dataclass
 class WindowCommit:
-    """A write to the log, whole or not at all: rows of the output, then control tuples."""
+    """An atomic write to the log: rows of the outputs, then control tuples."""
 
     number: int
-    #: True if it has all windows: it begins a log of its own, and those before it may go.
+    #: True if it contains all windows. It then begins a new log, and older logs may be deleted.
     begins: bool
     #: By output, in the order of the unit's plan.
     results: Mapping[str, Sequence[Batch]]
     results_types: Mapping[str, StreamType]
     tuples: pa.RecordBatch
     tuples_type: StreamType
-    #: Rows of outputs up to these numbers, and tuples below that one, are not needed any more.
+    #: Rows of outputs up to `floors`, and tuples below `first_tuple`, are no longer needed.
     floors: Mapping[str, int]
     first_tuple: int
     #: Set by the log once it is durable.
@@ -36,20 +36,23 @@ class WindowCommit:
 
 class UnitLog(Protocol):
     def append(self, commit: WindowCommit, running: RunningCheckpoint) -> None:
-        """Make a commit durable, on any thread; then tell `running`. After a failure the next one begins anew."""
+        """Make a commit durable, on any thread; then tell `running`.
+
+        After a failure, the next commit begins a new log.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class LoadedLog:
-    """The part of a log that was read, back to the oldest footprint of a window that is open."""
+    """The part of a log that was read, back to the oldest footprint of an open window."""
 
     detail: CommitDetail
-    #: Places of the commits after `detail.since`, in order.
+    #: The places of the commits after `detail.since`, in order.
     commits: Sequence[tuple[int, Mapping[str, Sequence[Any]]]]
-    #: Rows of windows that are open, and (window, commit) of those and of windows that have closed.
+    #: Rows of the open windows. Then (window, commit) pairs of the windows that are open or have closed.
     windows: pa.Table | None
     seen: pa.Table | None
     results: Mapping[str, Sequence[Batch]]
-    #: Control tuples that were read for it: the extent.
+    #: Number of control tuples that were read: the extent.
     tuples: int = 0

@@ -1,6 +1,7 @@
-"""The windows of one operator, as checkpoints see them: which have changed, what they contain, and loading that.
+"""The windows of one operator, as checkpoints see them: which have changed, their contents, and how to load them.
 
-The operator does not know that it is watched: what it calls its structures stands here, for each kind of operator.
+The operator does not know that it is watched. There is a module for each kind of operator, which intercepts the
+operator's calls of its structures.
 """
 
 from __future__ import annotations
@@ -23,72 +24,72 @@ EARLIEST_BUCKET = -(2**62)
 
 @dataclass(frozen=True)
 class WindowChanges:
-    """Windows that have opened and closed since a commit, each once, but those that have done both."""
+    """The distinct windows that have opened or closed since a commit. Windows that did both are left out."""
 
     opened: pa.Table
-    #: The state of those that have opened, in one or more rows each.
+    #: The state of the opened windows, in one or more rows each.
     rows: pa.Table
     #: Windows that closed one by one, if they had a footprint and are not open again.
     closed: pa.Table
-    #: The commits in which closed windows, open again or not, had their footprints.
+    #: The commits that had the footprints of closed windows, even if these are open again.
     left: NDArray[np.int64]
 
 
 class WindowContents(Protocol):
-    #: The columns by which a window is known, and those of its state. Empty before its structures are made.
+    #: The columns that identify a window, and the columns of its state. Empty before its structures are made.
     ids: pa.Schema
     state: pa.Schema
 
     def accumulators(self, name: str, wanted: Sequence[Accumulator]) -> Sequence[Accumulator]:
-        """Return what is kept in the operator's structure `name`: what it wants, and what checkpoints do."""
+        """Return the accumulators of the structure `name`: the `wanted` ones, and those for checkpoints."""
         ...
 
     def groups(self, name: str, inner: Groups, keys: pa.Schema, accumulators: Sequence[Accumulator]) -> Groups:
-        """Return what the operator gets for its structure `name`, which is kept in `inner`."""
+        """Return what the operator uses as its structure `name`. The data is kept in `inner`."""
         ...
 
     def rows(self, name: str, inner: RowQueue) -> RowQueue: ...
 
     def watch(self, operator: Operator) -> Operator:
-        """Return an operator that does the same, and leaves out rows that its windows have seen."""
+        """Return an operator that does the same, but skips rows that their windows have seen."""
         ...
 
     def begin(self, replay: Replay) -> None:
-        """Learn what is loaded, before the operator's structures are made."""
+        """Set the loaded windows, before the operator's structures are made."""
         ...
 
     @property
     def closed_before(self) -> int:
-        """Windows of buckets below this one are closed, without any word of each."""
+        """Windows of buckets below this one are closed, without separate tuples."""
         ...
 
     def changes(self, commit: int) -> WindowChanges:
-        """Return what has changed since the commit before; windows that have opened have a footprint in this."""
+        """Return the changes since the previous commit. The opened windows get their footprints in this commit."""
         ...
 
     def all(self, commit: int) -> tuple[pa.Table, pa.Table]:
-        """Return all windows that are open, with rows of their state; all have their footprints in this commit."""
+        """Return all open windows, and rows of their state. All get their footprints in this commit."""
         ...
 
     def with_footprint(self, ids: pa.Table, commit: int) -> pa.Table:
-        """Return those of some windows that are open and have their footprints in a commit."""
+        """Return the windows in `ids` that are open and have their footprints in `commit`."""
         ...
 
     def check(self, ids: pa.Table, commit: int) -> pa.Table:
-        """Return rows of the state of windows that are open, and have their footprints in a commit from now on."""
+        """Return rows of the state of open windows, which have their footprints in `commit` from now on."""
         ...
 
     def marks(self) -> Mapping[str, Any]:
-        """Return what is to be known later of this moment, for `needed_since`."""
+        """Return what `reaches_back_to` needs to know later about this moment."""
         ...
 
     def reaches_back_to(self, marks: Mapping[str, Any]) -> bool:
-        """Return whether all that the operator has can be had by replay from the moment of `marks`."""
+        """Return True if a replay from the moment of `marks` can restore everything that the operator has."""
         ...
 
 
 class NoContents:
-    """A unit without windows: nothing is to be loaded, and nothing to be replayed."""
+    """The contents of a unit without windows: nothing to load, and nothing to replay."""
 
     ids = pa.schema([])
     state = pa.schema([])
@@ -107,7 +108,7 @@ class NoContents:
         return operator
 
     def begin(self, replay: Replay) -> None:
-        """Nothing is loaded."""
+        """Do nothing: there are no loaded windows."""
 
     def changes(self, commit: int) -> WindowChanges:
         none = pa.table({})
@@ -130,7 +131,7 @@ class NoContents:
 
 
 class WatchedGroups:
-    """Groups that pass everything on: a beginning for those that watch some of it."""
+    """Groups that pass all calls on. A base class for groups that watch some calls."""
 
     def __init__(self, inner: Groups) -> None:
         self._inner = inner

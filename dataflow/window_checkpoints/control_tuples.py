@@ -1,16 +1,16 @@
-"""Control tuples of a unit's log: rows of a stream, made and read a commit at a time.
+"""Control tuples of a unit's log: rows of a stream, encoded and decoded one commit at a time.
 
-A commit is one record of the log, so that it is there whole or not at all. It has a row for each window that is
-opened, checked or closed, and ends with a *result* row, which says how far the unit had come:
+A commit is one record of the log, so that it exists completely or not at all. It has a row for each window that is
+opened, checked or closed. It ends with a *result* row, which describes the progress of the unit:
 
 @at      the host's clock, microseconds since 1970
-@kind    0 result, 1 open, 2 check, 3 close: the paper's R, G_open and G_check; a closed window's results stand in
-         the output, and its `close` says that its earlier tuples do not count
+@kind    0 result, 1 open, 2 check, 3 close: the paper's R, G_open and G_check. The results of a closed window are
+         in the output, and its `close` says that its earlier tuples no longer count
 @commit  the number of the commit, from 1
 @open    N, the number of windows that were open when the commit was made
-@detail  of a result: MessagePack, see `CommitDetail`
-@bucket  the pane of a time window, 0 of others; then the columns of the key, then the state of the window, whose
-         columns have names that begin with "="
+@detail  in a result row: MessagePack, see `CommitDetail`
+@bucket  the pane of a time window, else 0. Then follow the columns of the key, and the columns of the window's
+         state, whose names begin with "="
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HEAD: Final = (
     pa.field(DETAIL, pa.binary()),
 )
 
-#: Positions of the inputs as a checkpoint has them: [lineage, number, ended] by stream.
+#: Positions of the inputs as in a checkpoint: [lineage, number, ended] by stream.
 Inputs = Mapping[str, Sequence[Any]]
 
 
@@ -52,7 +52,7 @@ class TupleKind(IntEnum):
 
 
 class CommitPlace(msgspec.Struct, frozen=True):
-    """A moment of a unit at the end of a commit: where its inputs were, and the values of its operator's cells."""
+    """The state of a unit at the end of a commit: the positions of its inputs, and its operator's cells."""
 
     commit: int
     inputs: dict[str, list[Any]]
@@ -60,12 +60,12 @@ class CommitPlace(msgspec.Struct, frozen=True):
 
 
 class CommitDetail(msgspec.Struct, frozen=True):
-    """The result row of a commit: rows of outputs up to `results` are logged, those above `floors` needed."""
+    """The result row of a commit. Rows of outputs up to `results` are logged; rows above `floors` are needed."""
 
     place: CommitPlace
     #: The outputs as `unit_edges` describes them.
     outputs: dict[str, Any]
-    #: The commit from whose place the inputs are replayed: that of the oldest tuple that counts.
+    #: The place from which the inputs are replayed: that of the commit with the oldest tuple that counts.
     since: CommitPlace
     results: dict[str, int]
     floors: dict[str, int]
@@ -74,7 +74,7 @@ class CommitDetail(msgspec.Struct, frozen=True):
 
 
 def stream_type(ids: pa.Schema, state: pa.Schema) -> StreamType:
-    """Return the type of the stream of control tuples of windows with these columns."""
+    """Return the type of the stream of control tuples for windows with these columns."""
     return StreamType(pa.schema([*HEAD, *ids, *state]), AT)
 
 
@@ -87,7 +87,7 @@ def commit_rows(
     open_windows: int,
     detail: CommitDetail,
 ) -> pa.RecordBatch:
-    """Return the rows of a commit. `parts` have the columns of windows, or some of them."""
+    """Return the rows of a commit. Each of `parts` has all or some of the columns of windows."""
     total = sum(table.num_rows for _, table in parts) + 1
     kinds = np.zeros(total, np.int8)
     at = 0
@@ -99,7 +99,7 @@ def commit_rows(
     rest.append(_with_all_columns(None, windows))
     body = pa.concat_tables(rest).combine_chunks()
     packed = msgspec.msgpack.encode(detail)
-    # All but the last are null.
+    # All except the last are null.
     lengths = np.zeros(total + 1, np.int32)
     lengths[-1] = len(packed)
     valid = np.packbits(np.arange(total) == total - 1, bitorder="little").tobytes()
@@ -130,6 +130,6 @@ def _with_all_columns(table: pa.Table | None, windows: pa.Schema) -> pa.Table:
         for field in windows
     ]
     if not columns:
-        # A table without columns has no rows: there is nothing but results then.
+        # A table without columns has no rows. Then there are only result rows.
         return pa.table({})
     return pa.Table.from_arrays(columns, schema=windows)

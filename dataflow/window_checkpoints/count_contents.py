@@ -1,8 +1,8 @@
-"""Windows of a number of rows, by key: one is open while its key has rows, and not a whole number of windows.
+"""Windows of a number of rows, by key. A window is open if its key has rows, but not a whole number of windows.
 
-Where windows overlap, or leave rows out, a key stays open from its first row on. The state of a key is the number
-of its rows and its panes: a row for each pane. Beside that number stands the commit of its footprint, so that one
-look into the operator's own map says both.
+If windows overlap, or skip rows, a key stays open from its first row on. The state of a key is its number of rows
+and its panes, one row per pane. The commit of a key's footprint is stored beside its number of rows, so that one
+look-up in the operator's own map returns both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CountContents:
     """Windows of rows, for the log of their unit: which have opened and closed, and their state.
 
     It stands between the operator and its groups, and notes the keys that the operator changes. Beside the number
-    of rows of a key stands the commit of its footprint, or 0 if the key has none. `windows_of` makes it, and
+    of rows of a key it stores the commit of the key's footprint, or 0 if there is none. `windows_of` makes it, and
     `WindowedState` asks it for the changes at each commit.
     """
 
@@ -47,14 +47,14 @@ class CountContents:
         self._keys = list(of.keys)
         self._size, self._advance = of.size_rows, of.advance_rows
         self._pane_rows = gcd(of.size_rows, of.advance_rows)
-        # With windows that overlap, or have rows between them, a key never closes once it had a row.
+        # If windows overlap, or skip rows, a key never closes once it has had a row.
         self._closes = of.advance_rows == of.size_rows
         self._counts: Groups
         self._panes: Groups
         self._accumulators: Sequence[Accumulator] = ()
         #: Tables with the keys whose windows have opened or closed since the last commit.
         self._changed: list[pa.Table] = []
-        # The keys of the last batch, each once.
+        # The distinct keys of the last batch.
         self._latest: pa.Table | None = None
         self._replay: Replay | None = None
         self.ids = self.state = pa.schema([])
@@ -95,7 +95,7 @@ class CountContents:
         changed = self._take_changed()
         counts, newest = self._look_up(changed)
         is_open, had = self._is_open(counts), newest > 0
-        # A window that has opened and closed since the last commit needs no word.
+        # A window that has both opened and closed since the last commit needs no tuple.
         noted = is_open | had
         if noted.any():
             here = changed if noted.all() else changed.filter(pa.array(noted))
@@ -132,13 +132,13 @@ class CountContents:
     # -- inside -------------------------------------------------------------------------------------------
 
     def _contents(self, ids: pa.Table, counts: _Numbers) -> pa.Table:
-        """Return the rows that hold the state of windows that are open; `counts` are the rows of their keys."""
+        """Return the rows with the state of open windows. `counts`: the numbers of rows of their keys."""
         if not ids.num_rows:
             return pa.schema([*self.ids, *self.state]).empty_table()
-        # From the pane where the first window begins that is not over, to that of the last row.
+        # From the pane where the first unfinished window begins, to the pane of the last row.
         begins = np.maximum((counts - self._size) // self._advance + 1, 0) * self._advance
         firsts, lasts = begins // self._pane_rows, (counts - 1) // self._pane_rows
-        # A key between two windows has no pane, and a row that says so.
+        # A key between two windows has no pane, and one row that says so.
         between = lasts < firsts
         panes_of = np.maximum(lasts - firsts + 1, 1)
         if (panes_of == 1).all():
@@ -154,7 +154,7 @@ class CountContents:
         return pa.Table.from_arrays(columns, schema=pa.schema([*self.ids, *self.state]))
 
     def _look_up(self, ids: pa.Table) -> tuple[_Numbers, _Numbers]:
-        """Return the number of rows of each key, and the commit of its footprint, 0 for none."""
+        """Return the number of rows of each key, and the commit of its footprint (0 if none)."""
         if not ids.num_rows:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         found = self._counts.find(0, ids)
@@ -162,7 +162,7 @@ class CountContents:
         return rows, newest
 
     def _note(self, keys: pa.Table, counts: _Numbers, commits: _Numbers) -> None:
-        """Put the commits of footprints beside the numbers of rows of keys, which they have already."""
+        """Store the commits of footprints beside the keys' numbers of rows, which do not change."""
         columns = [*(keys.column(key) for key in self._keys), pa.array(counts), pa.array(commits)]
         _put(self._counts, pa.Table.from_arrays(columns, [*self._keys, _ROWS, NEWEST]))
 
@@ -171,7 +171,7 @@ class CountContents:
         return is_open
 
     def _note_counted(self, keys: pa.Table, before: pa.ChunkedArray) -> None:
-        """Note the keys that have no open window and get a row."""
+        """Note the keys that get a row and have no open window."""
         self._latest = keys
         counts: _Numbers = compute.fill_null(before, 0).to_numpy()
         opens = ~self._is_open(counts)
@@ -180,13 +180,13 @@ class CountContents:
 
     def _note_completed(self, keys: pa.Table) -> None:
         if self._latest is not None and keys.num_rows > self._latest.num_rows:
-            # Many windows of few keys: each key of the batch once is less.
+            # There are many windows of few keys, so note each key of the batch once.
             keys = self._latest
         if keys.num_rows:
             self._changed.append(keys)
 
     def _take_changed(self) -> pa.Table:
-        """Return the windows that were noted, each once, and begin to note anew."""
+        """Return the distinct noted windows, and clear the notes."""
         changed, self._changed = self._changed, []
         if not changed:
             return self.ids.empty_table()
@@ -223,7 +223,7 @@ class _CountPanes(WatchedGroups):
 
 
 class _LeavingOut(Operator):
-    """An operator that gets the rows alone that their windows have not seen."""
+    """An operator that receives only the rows that their windows have not seen."""
 
     def __init__(self, operator: Operator, replay: Replay) -> None:
         self._operator = operator

@@ -1,4 +1,4 @@
-"""The extent of an eventual checkpoint, and who decides which windows are checked to shorten it (CEC, III.A)."""
+"""The extent of an eventual checkpoint, and policies for which windows to check to shorten it (CEC, III.A)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Final, Protocol, runtime_checkable
 from peacefs.dataflow.model.numbers import is_number
 from peacefs.protocol.errors import InvalidQuery
 
-# CEC: rows that may have to be replayed; windows checked at a time; lists of footprints that are kept before
-# those are looked for that count no more; and the segments of a unit's log, which are read and trimmed whole.
+# Default of `Targets.replay_rows`: the maximum number of rows that may have to be replayed.
 cec_replay_rows: Final = 1_000_000
-# CEC's choice by cost and benefit: the cost of a tuple to load, of a row to replay, of a window to check.
+# Defaults of `CostBenefit`: the cost to load a tuple, to replay a row, and to check a window.
 cec_load_tuple_s: Final = 0.5e-6
 cec_replay_row_s: Final = 0.5e-6
 cec_check_window_s: Final = 1e-6
@@ -19,16 +18,16 @@ cec_check_window_s: Final = 1e-6
 
 @dataclass(frozen=True)
 class Extent:
-    """The cost of a failure at this moment, and what a check of the oldest windows would change."""
+    """The cost of a failure at this moment, and how much a check of the oldest windows would reduce it."""
 
     open_windows: int
-    #: Control tuples that a load reads: q of the paper.
+    #: Number of control tuples that a load reads: q of the paper.
     tuples: int
-    #: Rows that producers send again: u of the paper.
+    #: Number of rows that producers send again: u of the paper.
     rows: int
-    #: For how long the oldest footprint has been the oldest that counts, or older than that.
+    #: The age of the oldest footprint that counts.
     age_s: float = 0.0
-    #: Windows of the oldest footprint, and by what `tuples` and `rows` shrink when they are checked.
+    #: Number of windows with the oldest footprint, and by how much a check of them reduces `tuples` and `rows`.
     oldest_windows: int = 0
     tuples_saved: int = 0
     rows_saved: int = 0
@@ -37,13 +36,13 @@ class Extent:
 @runtime_checkable
 class WindowChoice(Protocol):
     def wants_check(self, extent: Extent) -> bool:
-        """Return whether the windows with the oldest footprints are to be checked now."""
+        """Return True if the windows with the oldest footprints should be checked now."""
         ...
 
 
 @dataclass(frozen=True)
 class OpenOnly:
-    """Check no window: what the paper calls minimum recovery-time guarantees."""
+    """Never check a window: what the paper calls minimum recovery-time guarantees."""
 
     def wants_check(self, extent: Extent) -> bool:
         return False
@@ -51,9 +50,10 @@ class OpenOnly:
 
 @dataclass(frozen=True)
 class Targets:
-    """Check the oldest windows while the extent, or what is to be replayed, is above its target: Q and U.
+    """Check the oldest windows while the extent, or the rows to replay, are above their targets Q and U.
 
-    `extent` is Q as a multiple of the windows that are open, at least 1: a load reads one tuple of each.
+    `extent` is Q as a multiple of the number of open windows. It is at least 1, since a load reads one tuple of
+    each.
     """
 
     extent: float | None = 2.0
@@ -74,12 +74,12 @@ class Targets:
 
 @dataclass(frozen=True)
 class CostBenefit:
-    """Check the oldest windows while that is expected to save more than it costs.
+    """Check the oldest windows while the expected savings exceed the cost.
 
-    A check costs processor time now. It saves, if the unit fails while the old footprint would still be the
-    oldest, the tuples that are not loaded and the rows that are not replayed. A footprint of some age is expected
-    to be the oldest for as long again. `second_of_outage` says how many seconds of a processor a second
-    without output is worth.
+    A check costs processor time now. If the unit fails while the old footprint would still be the oldest, the
+    check saves the tuples that need not be loaded, and the rows that need not be replayed. A footprint is expected
+    to stay the oldest for as long as its present age. `second_of_outage`: how many seconds of processor time a
+    second without output is worth.
     """
 
     failures_per_day: float = 1.0
@@ -97,7 +97,7 @@ class CostBenefit:
     def wants_check(self, extent: Extent) -> bool:
         if not extent.oldest_windows:
             return False
-        # The tuples of the check itself are in the extent from now on.
+        # The tuples of the check itself are part of the extent from now on.
         tuples = extent.tuples_saved - extent.oldest_windows
         saved_s = tuples * self.load_tuple_s + extent.rows_saved * self.replay_row_s
         failures = self.failures_per_day / 86_400 * extent.age_s

@@ -1,7 +1,7 @@
-"""The footprints of open windows: which commit each would be loaded from (the list by tau_2 of CEC, III).
+"""The footprints of open windows: the commit to load each window from (the list by tau_2 of CEC, III).
 
-Here they are counted, and listed from the oldest on. Windows that close one by one are not looked for in the
-list: the commit of each stands beside its state, where whoever knows the windows finds it (`contents.py`).
+They are counted here, and listed oldest first. Windows that close one by one are not removed from the list: the
+commit of each is stored beside its state, where `contents.py` finds it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ cec_entries_tidied_min: Final = 256
 
 
 NEWEST = "newest commit"
-#: The accumulator of a map from windows to commits; 0 of a window that has no footprint.
+#: The accumulator of a map from windows to commits. 0 if a window has no footprint.
 COMMIT_OF_WINDOW = Accumulator(NEWEST, "noted", pa.int64())
 
 
 def by_bucket(ids: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yield windows pane by pane, without the column that names it."""
+    """Yield the windows of each pane, with the pane's number."""
     buckets = ids.column(BUCKET).to_numpy()
     if not len(buckets):
         return
@@ -41,9 +41,9 @@ def by_bucket(ids: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 class Footprints:
     def __init__(self) -> None:
-        #: bucket -> commit -> windows whose footprint it is
+        #: bucket -> commit -> number of windows that have their footprints there
         self._live: dict[int, Counter[int]] = {}
-        #: For each commit, windows that had their footprint there, and may have closed since.
+        #: For each commit, the windows that had their footprints there. Some of them may have closed since.
         self._queue: deque[tuple[int, pa.Table]] = deque()
         self._tidy_at = cec_entries_tidied_min
         self.open_windows = 0
@@ -55,7 +55,7 @@ class Footprints:
         return self._queue[0][0] if self._queue else None
 
     def put(self, ids: pa.Table, commit: int) -> None:
-        """Learn that windows, each once and without one, have a footprint in a commit, the latest of all."""
+        """Add distinct windows without footprints. Their footprints are in `commit`, which must be the latest."""
         if not ids.num_rows:
             return
         for bucket, count in _counted(ids.column(BUCKET).to_numpy()):
@@ -63,23 +63,23 @@ class Footprints:
         self.open_windows += ids.num_rows
         self._queue.append((commit, ids))
         if len(self._queue) >= self._tidy_at:
-            # Footprints that do not count any more stand between those of slow windows.
+            # Remove footprints that no longer count from between those of slow windows.
             self._queue = deque(entry for entry in self._queue if self._is_live(entry[0]))
             self._tidy_at = 2 * len(self._queue) + cec_entries_tidied_min
 
     def remove(self, bucket: int, commits: NDArray[np.int64]) -> None:
-        """Learn that footprints of windows of one bucket in these commits do not count any more."""
+        """Remove footprints of windows of one bucket, one for each of `commits`."""
         for commit, count in _counted(commits):
             self._leave(bucket, commit, count)
 
     def check(self, ids: pa.Table, oldest: int, commit: int) -> None:
-        """Learn that windows that were taken off the list have their footprint in a later commit now."""
+        """Move the footprints of windows that were taken off the list to a later commit."""
         for bucket, count in _counted(ids.column(BUCKET).to_numpy()):
             self._leave(bucket, oldest, count)
         self.put(ids, commit)
 
     def drop_before(self, bucket: int) -> None:
-        """Learn that all windows of earlier panes have closed."""
+        """Remove all windows of panes below `bucket`, which have closed."""
         for over in [number for number in self._live if number < bucket]:
             self.open_windows -= self._live.pop(over).total()
 
@@ -90,10 +90,10 @@ class Footprints:
         self.open_windows = 0
 
     def take_oldest(self, count: int) -> tuple[int, pa.Table] | None:
-        """Take up to `count` of the windows with the oldest footprints off the list; return their commit, too.
+        """Take up to `count` windows with the oldest footprints off the list, and return them with their commit.
 
-        Of those that close one by one some may have closed, or have a later footprint. The others are to be given
-        back, by `put_back` or `check`.
+        If windows close one by one, some may have closed or have a later footprint. The caller must return the
+        others with `put_back` or `check`.
         """
         while True:
             self._forget_gone()
@@ -126,6 +126,6 @@ class Footprints:
 
 
 def _counted(numbers: NDArray[np.int64]) -> Iterable[tuple[int, int]]:
-    """Return each number, and how often it is there."""
+    """Return each distinct number with its count."""
     found, counts = np.unique(numbers, return_counts=True)
     return zip(found.tolist(), counts.tolist(), strict=True)

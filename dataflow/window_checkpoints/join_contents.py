@@ -1,4 +1,4 @@
-"""The windows of a join: they hold rows of its inputs, so that places in those are all that is logged (CEC, V)."""
+"""The windows of a join. They hold rows of its inputs, so only positions in the inputs are logged (CEC, V)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SIDES = ("left", "right")
 
 
 class JoinContents(NoContents):
-    """Rows of a side come and go in order: those that are held are the last that came."""
+    """Counts the rows of a join. Rows of a side come and go in order, so the held rows are the last ones."""
 
     def __init__(self) -> None:
-        #: Rows that came to each side since the unit began here.
+        #: Number of rows that each side has received since the unit began here.
         self._came = [0, 0]
         self._queues: list[list[_Queue]] = [[], []]
 

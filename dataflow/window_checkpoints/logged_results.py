@@ -1,4 +1,4 @@
-"""The output of a unit that logs it: rows that consumers may ask for again, and those that the log lacks."""
+"""The output of a unit that logs it: rows that consumers may request again, and rows that the log lacks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from peacefs.dataflow.model.batches import Batch
 
 
 class LoggedResults:
-    """Rows of the output that consumers may ask for again, and those of them that are not in the log yet."""
+    """Rows of an output that consumers may request again. Some of them are not in the log yet."""
 
     def __init__(self, loaded: Sequence[Batch], last: int, floor: int) -> None:
-        """`last`: the last row that was put out; `floor`: the last that nobody needs."""
+        """`last`: the last emitted row. `floor`: the last row that nobody needs."""
         self._held = deque(loaded)
         self.last, self.floor = last, floor
         # The last row that was taken for the log.
@@ -25,7 +25,7 @@ class LoggedResults:
         self.last = self._held[-1].last
 
     def drop_before(self, number: int) -> None:
-        # Rows that nobody needs before they are in the log go there all the same, so that it has no gaps.
+        # Rows that nobody needs are still logged if they are not in the log yet, so that it has no gaps.
         self.floor = max(self.floor, number - 1)
         while self._held and self._held[0].last <= min(self.floor, self._taken):
             self._held.popleft()
@@ -34,7 +34,7 @@ class LoggedResults:
         return ((batch.first, batch.rows) for batch in self._held)
 
     def take(self, *, everything: bool) -> list[Batch]:
-        """Return the rows for the next commit: those since the last one, or all that are held."""
+        """Return the rows for the next commit: those since the last one or, if `everything`, all held rows."""
         after = 0 if everything else self._taken
         self._taken = self.last
         taken: list[Batch] = []

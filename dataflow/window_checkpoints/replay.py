@@ -1,8 +1,8 @@
-"""A replay: rows that a unit has processed before it failed, in part or whole, which windows leave out.
+"""A replay: rows that a unit processed before it failed, and that its windows have seen entirely or in part.
 
-Producers send again from the oldest footprint on. Each window has seen the rows up to the commit of its own, and
-leaves them out. What is put out meanwhile was put out before, and goes nowhere. Rows come cut at the places of
-commits, so that all of a piece were seen by a window, or none.
+Producers send rows again from the oldest footprint on. Each window has seen the rows up to the commit of its own
+footprint, and skips them. Output made during the replay was already emitted, and is dropped. Batches are cut at
+the places of commits, so that a window has seen either all or none of a batch.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .footprints import NEWEST, by_bucket
 
 class Replay:
     def __init__(self, since: CommitPlace, commits: Sequence[tuple[int, Inputs]], loaded: pa.Table | None) -> None:
-        """`commits`: those after `since`, in order, with their places; the last is where the replay ends.
+        """Create the replay. `commits` are those after `since`, in order; the replay ends at the last.
 
-        `loaded`: the rows of footprints of windows that are open.
+        `loaded`: the rows of the footprints of open windows.
         """
         self._numbers = [number for number, _ in commits]
         self._places: dict[str, list[int]] = {
@@ -36,34 +36,34 @@ class Replay:
         self._current: tuple[str, int, bool] | None = None
         self._commit = 0
         self.loaded = loaded
-        #: The commit that each window has seen, whether it is open or closed since.
+        #: The commit that each window has seen, whether the window is open or has closed.
         self.seen: Groups | None = None
         self.over = self._is_over()
 
     def remember(self, seen: pa.Table, groups: Groups) -> None:
-        """Learn the commit that each window has seen; `groups` is an empty map with `COMMIT_OF_WINDOW`."""
+        """Set the commit that each window has seen. `groups`: an empty map with `COMMIT_OF_WINDOW`."""
         for bucket, part in by_bucket(seen):
             for rows in part.combine_chunks().to_batches():
                 groups.put(bucket, rows)
         self.seen = groups
 
     def cuts(self, stream: str) -> Sequence[int]:
-        """Return the rows after which a batch is to be cut."""
+        """Return the numbers of the rows after which a batch must be cut."""
         return self._places[stream]
 
     def enter(self, stream: str, number: int, *, ended: bool) -> None:
-        """Rows of a stream up to `number` come now, or its end does: those before were processed."""
+        """Note that rows of a stream up to `number`, or its end, are processed now. Earlier ones are done."""
         self.settle()
         if self.over:
             return
         self._current = (stream, number, ended)
         places = self._places[stream]
         at = bisect_left(places, number)
-        # Beyond the last commit nothing was seen.
+        # Nothing after the last commit was seen.
         self._commit = self._numbers[at] if at < len(places) else self._numbers[-1] + 1
 
     def settle(self) -> None:
-        """Learn that what came was processed."""
+        """Note that the rows of the last `enter` were processed."""
         if self._current is not None:
             stream, number, ended = self._current
             self._reached[stream] = (max(number, self._reached[stream][0]), ended)
@@ -73,12 +73,12 @@ class Replay:
                 self.seen = self.loaded = None
 
     def holds(self, stream: str, number: int) -> bool:
-        """Return whether a row has to wait: those of other inputs are to be as far as they were before it."""
+        """Return True if a row must wait: it is not part of the replay, and the replay is not over."""
         self.settle()
         return not self.over and number > int(self._goal[stream][1])
 
     def holds_end(self, stream: str) -> bool:
-        """Return whether the end of a stream has to wait."""
+        """Return True if the end of a stream must wait."""
         self.settle()
         return not self.over and not self._goal[stream][2]
 
@@ -98,7 +98,7 @@ class Replay:
 
 
 def newest_rows(rows: pa.Table, ids: Sequence[str], commit: str) -> pa.Table:
-    """Return the rows of each window that belong to its newest commit."""
+    """Return the rows of each window that belong to the window's newest commit."""
     commits = rows.column(commit).to_numpy()
     if not len(commits) or (commits == commits[0]).all():
         return rows
@@ -109,7 +109,7 @@ def newest_rows(rows: pa.Table, ids: Sequence[str], commit: str) -> pa.Table:
 
 
 def codes_of(rows: pa.Table, columns: Sequence[str]) -> Any:
-    """Return a number for each row, the same for rows that are equal in some columns."""
+    """Return a number for each row, equal for rows with equal values in `columns`."""
     codes: Any = np.zeros(rows.num_rows, np.int64)
     for name in columns:
         encoded = rows.column(name).combine_chunks().dictionary_encode(null_encoding="encode")

@@ -1,7 +1,7 @@
-"""Windows of time, by key: each pane of a key is open until the last window that has it closes.
+"""Windows of time, by key. Each pane of a key is open until the last window that contains it closes.
 
-A key opens a window when it is new in a pane, and all windows of a pane close together. So each open window stands
-in one list of footprints, and nothing has to be looked up to know which.
+A key opens a window when it is new in a pane, and all windows of a pane close together. So each open window is in
+one list of footprints, and no look-up is needed to find that list.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TimeContents:
         self._keys = list(of.keys)
         self._panes: Groups
         self._replay: Replay | None = None
-        #: Windows that have opened since the last commit, by pane, each once.
+        #: The distinct windows that have opened since the last commit, by pane.
         self._opened: list[tuple[int, pa.Table]] = []
         self.closed_before = EARLIEST_BUCKET
         self.ids = self.state = pa.schema([])
@@ -94,7 +94,7 @@ class TimeContents:
         return rows if self._replay is None else self._replay.fresh(bucket, rows)
 
     def opened(self, bucket: int, keys: pa.Table, count: int) -> None:
-        """Note windows that have opened: so many, of which without keys there is one."""
+        """Note that `count` windows with these keys have opened in a pane. Without keys, `count` is 1."""
         columns = [pa.array(np.full(count, bucket)), *keys.columns]
         self._opened.append((bucket, pa.Table.from_arrays(columns, schema=self.ids)))
 

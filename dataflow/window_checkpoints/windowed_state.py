@@ -1,11 +1,11 @@
 """The state of a unit under continuous eventual checkpointing (CEC, II and III).
 
-Structures are in memory; what makes them durable is a log, to which a *commit* goes now and then: the rows that
-the unit has put out since the last one, a tuple for each window that has opened since (*open*) or closed, and
-tuples of windows whose last one is old (*check*), as many as the time and the targets allow. The log is read
-backwards from its end until each window that is open was found, once.
+Structures are in memory. A log makes them durable: a *commit* is written to it from time to time. A commit has the
+rows that the unit has emitted since the last one, and a tuple for each window that has opened (*open*) or closed
+since. It also has new tuples for windows with old ones (*check*), as many as time and targets allow. To load a
+state, the log is read backwards from its end until each open window was found once.
 
-The first commit of a start has all windows, so that what earlier starts have logged may go.
+The first commit of a start has all windows, so that the logs of earlier starts may be deleted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from .replay import Replay
 
 @dataclass(frozen=True)
 class UnitWindows:
-    """The windows of a unit: the name of the operator that has them, if any has, and their contents."""
+    """The windows of a unit: the name of the operator that has windows (None if none has), and their contents."""
 
     operator: str | None
     contents: WindowContents
@@ -53,7 +53,7 @@ class UnitWindows:
 
 @dataclass
 class ExtentNow:
-    """The extent of the last commit, for whoever measures."""
+    """The extent of the last commit, for measurements."""
 
     open_windows: int = 0
     tuples: int = 0
@@ -69,7 +69,7 @@ class _Loaded:
     edges: Mapping[str, Any] | None = None
     cells: Mapping[str, Any] = field(default_factory=dict)
     results: Mapping[str, Sequence[Batch]] = field(default_factory=dict)
-    #: The last row of each output that was put out, and the last that nobody needs.
+    #: For each output, the last emitted row, and the last row that nobody needs.
     last: Mapping[str, int] = field(default_factory=dict)
     floors: Mapping[str, int] = field(default_factory=dict)
 
@@ -77,9 +77,9 @@ class _Loaded:
 class WindowedState:
     """The state of one unit under CEC: structures in pages, and a log that makes them durable.
 
-    At most one commit is under way, and none is made while rows are replayed. Producers have to keep the rows
-    after `covered`, whatever fails. `UnitStates` makes it, empty or from a log that was read; operators and the
-    unit use it as any `UnitState`, and the unit as its `journal`.
+    At most one commit is under way, and no commit is made during a replay. Producers must keep the rows after
+    `covered`, whatever fails. `UnitStates` makes it, empty or from a log. Operators and the unit use it like any
+    `UnitState`; the unit also uses its `journal`.
     """
 
     def __init__(
@@ -172,11 +172,11 @@ class WindowedState:
 
     @property
     def uncovered_rows(self) -> int:
-        """Rows since the oldest footprint of an open window, at the last commit."""
+        """Number of rows since the oldest footprint of an open window, as of the last commit."""
         return self.extent.rows
 
     def hurry(self) -> None:
-        """Check windows at the next commit whatever the targets say."""
+        """Check windows at the next commit, whatever the targets are."""
         self._hurries = True
 
     @property
@@ -185,16 +185,16 @@ class WindowedState:
 
     @property
     def replaying(self) -> bool:
-        """True while rows come that were processed before: what they give was put out then."""
+        """True while rows that were processed before are replayed. Their output was emitted then."""
         return self.replay is not None and not self.replay.over
 
     @property
     def covered(self) -> Mapping[str, Position]:
-        """The places up to which no row is needed, whatever fails: the oldest footprint in the log is of there."""
+        """The positions of the oldest footprint in the log. No row up to them is needed, whatever fails."""
         return self._durable
 
     def watch(self, name: str, operator: Operator) -> Operator:
-        """Return what runs in the place of an operator."""
+        """Return the operator to run in place of `operator`."""
         return self._contents.watch(operator) if name == self._operator else operator
 
     # -- commits ----------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class WindowedState:
         self._log.append(commit, running)
 
     def settled(self, commit: WindowCommit, since: Mapping[str, Position]) -> None:
-        """Learn, on the unit's thread, that a commit is durable, or will not be."""
+        """Note, on the unit's thread, that a commit is durable or has failed."""
         self._capturing = False
         if commit.bytes_written is None:
             self._begins = True
@@ -284,16 +284,16 @@ class WindowedState:
             tuples,
             kind,
             floors,
-            # Without footprints the last commit says all.
+            # Without footprints, the last commit contains everything.
             since.first_tuple if self._footprints is not None else first_tuple,
         )
         return commit, _positions(since.place.inputs)
 
     def _checked(self, footprints: Footprints, now: CommitMoment) -> Iterator[pa.Table]:
-        """Check the oldest windows, as long as that is wanted and there is time."""
+        """Check the oldest windows, as long as checks are wanted and there is time."""
         choice = None if self._hurries else self._policy.choice
         checks = WindowChecks(self._contents, footprints, self._moments, choice)
-        # Windows that have opened and closed took their time before.
+        # The time limit is for checks only, and begins after the tuples of opened and closed windows.
         begun_s = self._clock()
         while (contents := checks.next(now)) is not None:
             now = replace(now, first_tuple=now.first_tuple + contents.num_rows)
@@ -310,7 +310,7 @@ class WindowedState:
     def _begin_from(self, loaded: LoadedLog) -> None:
         detail = loaded.detail
         self.replay = Replay(detail.since, loaded.commits, loaded.windows)
-        # While rows are replayed the end of an output comes again.
+        # During a replay the end of an output comes again.
         outputs = {
             name: [lineage, ended and self.replay.over, marks]
             for name, (lineage, ended, marks) in detail.outputs.items()
@@ -325,7 +325,7 @@ class WindowedState:
 
 
 class WindowJournal:
-    """A windowed state as its unit sees it: what is to be processed again, and up to where nothing is needed."""
+    """A windowed state as its unit sees it: what must be processed again, and which rows are no longer needed."""
 
     def __init__(self, state: WindowedState) -> None:
         self._state = state
@@ -340,12 +340,12 @@ class WindowJournal:
         return self._state.covered
 
     def cuts(self, stream: str) -> Sequence[int]:
-        """Return the rows of an input after which its batches are to be cut."""
+        """Return the numbers of the rows of an input after which its batches must be cut."""
         replay = self._state.replay
         return replay.cuts(stream) if replay is not None and self.replaying else ()
 
     def holds(self, stream: str, number: int) -> bool:
-        """Return whether a row of an input has to wait for rows of others."""
+        """Return True if a row of an input must wait for rows of other inputs."""
         replay = self._state.replay
         return replay is not None and replay.holds(stream, number)
 
@@ -354,7 +354,7 @@ class WindowJournal:
         return replay is not None and replay.holds_end(stream)
 
     def enter(self, stream: str, number: int, *, ended: bool = False) -> None:
-        """Learn that rows of an input up to a number are processed now, or its end."""
+        """Note that the rows of an input up to a number, or its end, are processed now."""
         replay = self._state.replay
         if replay is not None:
             replay.enter(stream, number, ended=ended)
@@ -363,7 +363,7 @@ class WindowJournal:
 
 
 class WindowCapture:
-    """A commit that was made. Nothing of it changes any more, so that the unit may go on at once."""
+    """A prepared commit. It does not change any more, so the unit may continue at once."""
 
     def __init__(
         self,
@@ -379,7 +379,7 @@ class WindowCapture:
     def start(self, *, patience_s: float | None = None) -> RunningCheckpoint:
         commit = self._commit
         if commit is None:
-            # Rows are replayed: nothing has changed that the log does not have.
+            # During a replay nothing has changed that the log lacks.
             running = RunningCheckpoint(self._sequence, self.pause_s, lambda: None)
             running.succeed(PublishedPages(self._sequence, 0, 0, 0, self.pause_s, ()))
             return running
@@ -396,7 +396,7 @@ class WindowCapture:
         return running
 
     def cancel(self) -> None:
-        """Forget it: the next commit begins a log of its own."""
+        """Discard the commit. The next one begins a new log."""
         if self._commit is not None:
             self._state.settled(self._commit, {})
 
