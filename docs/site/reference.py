@@ -74,7 +74,7 @@ def rest_page(described: Mapping[str, Any], answers: Mapping[str, Answered], wit
             if method in operations:
                 route = f"{method.upper()} {path}"
                 lines += [*_route_lines(method.upper(), path, operations[method])]
-                lines += _example_lines(answers.get(route), without.get(route, ""))
+                lines += _example_lines(route, answers.get(route), without.get(route, ""))
     lines += ["## Bodies and answers", ""]
     for name, schema in sorted(described.get("components", {}).get("schemas", {}).items()):
         lines += [f"### {name}", "", str(schema.get("description", "")).strip(), "", "```json"]
@@ -102,9 +102,9 @@ def _route_lines(method: str, path: str, operation: Mapping[str, Any]) -> Iterat
     yield ""
 
 
-def _example_lines(answered: Answered | None, why_none: str) -> list[str]:
+def _example_lines(route: str, answered: Answered | None, why_none: str) -> list[str]:
     if answered is None:
-        assert why_none, "a route has neither an example nor a reason why not"
+        assert why_none, f"{route} has neither an example nor a reason why not"
         return [f"No example: {why_none}.", ""]
     lines = ["```sh", answered.curl, "```", ""]
     return [*lines, "```json", answered.text, "```", ""] if answered.text else lines

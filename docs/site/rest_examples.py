@@ -53,6 +53,7 @@ _AS_USER = {"user": USER}
 EXAMPLES = (
     Example("GET /v1/status", learn=lambda told: {"node": told["datanodes"][0]["node"]}),
     Example("GET /v1/topology"),
+    Example("GET /v1/history"),
     Example("GET /v1/schedule"),
     Example("GET /v1/schedule/recurrences"),
     Example(
