@@ -17,7 +17,16 @@ from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 from .leadership import Leadership
 
 #: Paths that report the coordinator's state, or copy its metadata.
-_OF_ANY = ("/", "/metrics", "/v1/status", "/v1/fsck", "/v1/metadata/backup", "/v1/openapi.json", "/v1/docs")
+_OF_ANY = (
+    "/",
+    "/metrics",
+    "/v1/status",
+    "/v1/history",
+    "/v1/fsck",
+    "/v1/metadata/backup",
+    "/v1/openapi.json",
+    "/v1/docs",
+)
 _PREFIXES_OF_ANY = ("/ui/", "/health/", "/v1/live/")
 _READS = ("GET", "HEAD")
 

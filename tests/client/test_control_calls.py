@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
@@ -70,8 +70,8 @@ class Script:
     def _take(self) -> Reaction:
         return self._reactions.pop(0) if len(self._reactions) > 1 else self._reactions[0]
 
-    def send(self, message: Message, _payload: bytes, _timeout_s: float) -> None:
-        self.asked.append(message)
+    def send_frames(self, frames: Sequence[Frame], _timeout_s: float) -> None:
+        self.asked += [frame.message for frame in frames]
 
     def receive(self, _timeout_s: float) -> Frame:
         reaction = self._take()

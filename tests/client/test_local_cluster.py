@@ -178,6 +178,7 @@ class Up:
         self._unread = b""
         self.uri = first_line(process)
         assert "2 datanodes" in self.line()
+        assert self.line().startswith("clients of HDFS: hdfs://")
         self.agents = self.line()
 
     def line(self) -> str:

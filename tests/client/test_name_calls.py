@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import msgspec
@@ -55,9 +55,11 @@ class Recorder:
     def kept(self, _address: object, _name: str) -> None:
         return None
 
-    def send(self, message: Message, _payload: bytes, _timeout_s: float) -> None:
-        # The id for logs differs each time.
-        self.asked.append(replace(message, trace="") if isinstance(message, TracedMessage) else message)
+    def send_frames(self, frames: Sequence[Frame], _timeout_s: float) -> None:
+        for frame in frames:
+            message = frame.message
+            # The id for logs differs each time.
+            self.asked.append(replace(message, trace="") if isinstance(message, TracedMessage) else message)
 
     def receive(self, _timeout_s: float) -> Frame:
         reply = self._replies.pop(0)

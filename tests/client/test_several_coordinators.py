@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import httpx
@@ -29,7 +29,7 @@ from peacefs.protocol.errors import (
     remote_exception,
 )
 from peacefs.protocol.frames import Frame
-from peacefs.protocol.messages import Failure, Message, NameChange, NameChanged
+from peacefs.protocol.messages import Failure, NameChange, NameChanged
 from peacefs.runtime.connection_pool import ConnectionPool
 
 #: A coordinator's state: dead, silent (after executing the call), refusing, or leading.
@@ -96,8 +96,8 @@ class Connection:
         self._cluster = cluster
         self._name = name
 
-    def send(self, message: Message, _payload: bytes, _timeout_s: float) -> None:
-        self._cluster.asked.append((self._name, message))
+    def send_frames(self, frames: Sequence[Frame], _timeout_s: float) -> None:
+        self._cluster.asked += [(self._name, frame.message) for frame in frames]
 
     def receive(self, _timeout_s: float) -> Frame:
         state = self._cluster.state(self._name)

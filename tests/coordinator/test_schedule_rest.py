@@ -170,7 +170,7 @@ def test_recurrences_are_shown_with_the_periods_by_which_files_were_written(aske
         for name, size in (("offsets", 100), ("commits", 28)):
             asked.schedule.created(NewFile(path=f"/q/{name}/{number}", user="me"), size)
     answer = asked.ask("GET", "/v1/schedule/recurrences").json()
-    assert answer["watched"] == 1 and answer["waiting_share"] == 0.0
+    assert answer["watched"] == 1
     (shown,) = answer["recurrences"]
     assert shown["root"] == "/q" and shown["write_class"] == "blocking" and shown["occurrences"] == 8
     assert shown["period_s"] == pytest.approx(10.0) and shown["next_in_s"] == pytest.approx(10.0)

@@ -14,7 +14,6 @@ from random import Random
 import pyarrow as pa
 import pytest
 from oracles.count_windows import sums_and_minima
-from peacefs.dataflow.core.technique import Technique
 from support.dataflows import SAMPLES
 from support.failover_cluster import FailoverCluster, failover_cluster
 from support.long_runs import often
@@ -23,6 +22,7 @@ from support.waiting import PATIENCE_S, wait_until
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.model.operator_class import OperatorClass
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.cec import CEC
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.window_checkpoints.extent import Targets

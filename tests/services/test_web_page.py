@@ -262,7 +262,7 @@ def test_page_draws_plans_of_policies_side_by_side(chrome: Browser, cluster: Loc
         is_live(page)
         page.page.get_by_label("Chunks of 64 MiB each").fill("2")
         page.page.get_by_role("button", name="Plan").click()
-        page.see("3 policies compared.")
+        page.see("5 policies compared.")
         for policy in ("random", "paper", "express"):
             assert page.page.locator(f"[data-plan={policy}] rect").count() >= 3 * 2
         assert page.faults() == []

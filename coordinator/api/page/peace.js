@@ -12,8 +12,8 @@ const POLICIES = {
   "paper-3": "Algorithm 1 with three chunks at a time across racks: fewer chunks share the links.",
   "paper-5": "Algorithm 1 with five chunks at a time across racks: more chunks at once, each slower.",
   flow: "Steps like Algorithm 1, each planned as a whole by minimum cost flow.",
-  express: "A chunk starts as soon as its whole pipeline has room; the set with the fewest remaining bytes is first.",
-  timely: "The default: express, but bulk writes come last and small checkpoints pass. All writers here are equally urgent, so it plans as express.",
+  express: "The default: a chunk starts as soon as its whole pipeline has room; the set with the fewest remaining bytes is first.",
+  timely: "Like express, but bulk writes come last and small checkpoints pass. All writers here are equally urgent, so it plans as express.",
 };
 const USUAL = ["random", "paper", "flow", "express", "timely"];
 
