@@ -25,7 +25,7 @@ def prepare(
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Create /tmp, /checkpoints and home directories (superusers only).
+    """Create /tmp, /checkpoints and homes (superusers only).
 
     Prints what it creates. Existing directories stay unchanged. Everyone may create directories in /tmp and
     /checkpoints.
