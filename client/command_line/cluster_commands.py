@@ -290,7 +290,7 @@ def credentials(
 
 @datanodes.command()
 def revoke(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Revoke the credentials of datanodes; their replicas count as lost.
+    """Revoke datanodes; their replicas count as lost.
 
     Their sessions end, and they are refused until `readmit` or `forget`. A compromised machine still knows the
     cluster secret: replace that, too.

@@ -196,7 +196,7 @@ def checksum(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> No
 
 
 def touchz(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Create empty files, or set the time of empty files that exist.
+    """Create empty files, or set the time of empty ones.
 
     Refuses directories, and files that are not empty.
     """

@@ -36,7 +36,7 @@ def mount(
     ] = "1g",
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Mount the file system on a directory, until Ctrl-C or umount.
+    """Mount the file system on a directory.
 
     Needs libfuse 3 and the extra `mount`. Other machines see a written file when it is closed or synced.
     """
