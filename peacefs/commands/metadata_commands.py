@@ -40,7 +40,7 @@ def back_up_metadata(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
 ) -> None:
-    """Copy the metadata of a running coordinator.
+    """Copy the metadata into FILE.
 
     FILE appears when it is whole. Keep the coordinator's cluster.secret with it.
     """
