@@ -38,8 +38,8 @@ def mount(
 ) -> None:
     """Mount the file system on a directory.
 
-    It stays mounted until Ctrl-C or umount. Needs libfuse 3 and the extra `mount`. Other machines see a written file
-    when it is closed or synced.
+    It stays mounted until Ctrl-C or umount. Needs libfuse 3 and the extra `mount`. Other machines see a written
+    file when it is closed or synced.
     """
     from .mounting import MountRequest, run_mount
 
