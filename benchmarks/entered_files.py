@@ -58,7 +58,7 @@ def main(*, quick: bool = False) -> None:
 
 
 def _requests(cluster: LocalCluster) -> dict[str, Callable[[int], None]]:
-    """Return the requests by their names in the table. Each gets the number of the repetition."""
+    """Return for each row of the table, by name, a function that makes the request of one repetition."""
     base = f"http://{cluster.http_address.removeprefix('http://')}/webhdfs/v1"
     files = PeaceFileSystem(cluster.http_address, "root")
     files.write("/read", _DATA)
