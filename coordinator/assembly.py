@@ -200,7 +200,9 @@ class Assembly:
 
     def lead(self, begun: Begun) -> None:
         """Lead from now on, in an epoch that was drawn, and recall what was decided in those before."""
-        self.epochs.begin(begun, self.context.monotonic())
+        now_s = self.context.monotonic()
+        self.epochs.begin(begun, now_s)
+        self.context.leases.lead(now_s)
         if self._around.leadership.me is not None:
             self.core.cluster.await_epoch(begun.epoch)
         self.supervising.recall()

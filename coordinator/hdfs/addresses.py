@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
-# A name is resolved again after the first time. Resolving fails after the second.
+# How long an address is kept before its name is resolved again.
 address_kept_s: Final = 60.0
 resolve_timeout_s: Final = 2.0
 
@@ -45,7 +45,8 @@ class Addresses:
             found = await asyncio.wait_for(
                 loop.getaddrinfo(host, None, type=socket.SOCK_STREAM), resolve_timeout_s
             )
-        except (OSError, TimeoutError):
+        except (OSError, UnicodeError, TimeoutError):
+            # UnicodeError: the name is none that the domain name system can have.
             log.warning("the address of the datanode host %s cannot be found: clients of HDFS get its name", host)
             return host
         return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])

@@ -105,7 +105,7 @@ async def _add_block(call: MethodCall, asked: pb.AddBlockRequestProto) -> pb.Add
 
 
 async def _abandon_block(call: MethodCall, asked: pb.AbandonBlockRequestProto) -> pb.AbandonBlockResponseProto:
-    await call.files.open_files.abandon_block(asked.b.blockId, _holder(asked.holder))
+    await call.files.open_files.abandon_block(asked.b.blockId, call.user, _holder(asked.holder))
     return pb.AbandonBlockResponseProto()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.protocol import messages as m
-from peacefs.protocol.errors import FileNotFound, IllegalChange, PathError, Unsupported
+from peacefs.protocol.errors import BadRequest, FileNotFound, IllegalChange, PathError, Unsupported
 from peacefs.protocol.hadoop import namenode_pb2 as pb
 from peacefs.protocol.hadoop.hdfs_pb2 import (
     BatchedDirectoryListingProto,
@@ -22,6 +22,8 @@ from .statuses import content_summary_proto, fill_status, hot_policy_proto, quot
 
 #: HDFS's value for "do not change this quota".
 _QUOTA_UNCHANGED: Final = 2**63 - 1
+#: The digits of an index into the paths of one request.
+_INDEX_DIGITS_MAX: Final = 9
 #: HDFS's storage policies for storage types that do not exist here.
 _OTHER_POLICIES: Final = ("ALL_NVDIMM", "ALL_SSD", "COLD", "LAZY_PERSIST", "ONE_SSD", "PROVIDED", "WARM")
 
@@ -93,9 +95,14 @@ async def _get_listing(call: MethodCall, asked: pb.GetListingRequestProto) -> pb
 async def _get_batched_listing(
     call: MethodCall, asked: pb.GetBatchedListingRequestProto
 ) -> pb.GetBatchedListingResponseProto:
-    """Return a page of one directory. `startAfter` contains the directory's index and a name."""
+    """Return a page of one directory. `startAfter` contains the directory's index and a name.
+
+    Raises BadRequest if this server has not made `startAfter`.
+    """
     number, _, after = asked.startAfter.partition(b"/")
-    at = int(number) if number.isdigit() else 0
+    if len(number) > _INDEX_DIGITS_MAX or not (number or b"0").isdigit():
+        raise BadRequest("startAfter is not from an answer of this server")
+    at = int(number or b"0")
     if at >= len(asked.paths):
         return pb.GetBatchedListingResponseProto(hasMore=False, startAfter=b"")
     listing = BatchedDirectoryListingProto(parentIdx=at)

@@ -4,8 +4,8 @@ A lease is taken, renewed by each call of its holder, and released. If it was no
 writer may take it; until then its holder may go on. The numbers in the metadata (`namespace_append`), not this
 module, keep a former holder from doing harm.
 
-A coordinator that has just started knows no leases. It treats the leases on record as held for `lease_s`. In this
-time their holders must give a sign of life.
+A coordinator that has just started or taken over knows no leases. It treats the leases on record as held for
+`lease_s`. In this time their holders must give a sign of life.
 """
 
 from __future__ import annotations
@@ -42,10 +42,18 @@ class Leases:
     """The leases whose holders gave a sign of life lately, longest ago first."""
 
     def __init__(self, now_s: float) -> None:
-        self._started_s = now_s
+        self._leads_since_s = now_s
         self._held: dict[InodeId, _Held] = {}
         #: Leases that are being committed. `hold` will tell their files.
         self._begun: set[Lease] = set()
+
+    def lead(self, now_s: float) -> None:
+        """Begin to lead. The leases on record are those that another coordinator gave."""
+        self._leads_since_s = now_s
+
+    def respects_record(self, now_s: float) -> bool:
+        """Return whether leases on record count although their holders were not heard yet."""
+        return now_s - self._leads_since_s < lease_s
 
     @contextmanager
     def beginning(self, lease: Lease) -> Iterator[None]:
@@ -66,7 +74,7 @@ class Leases:
         if held is not None:
             lease: Lease | None = held.lease
         else:
-            is_respected = now_s - self._started_s < lease_s or recorded in self._begun
+            is_respected = self.respects_record(now_s) or recorded in self._begun
             lease = recorded if is_respected else None
         if lease is not None and lease.holder != holder:
             raise AlreadyBeingCreated(

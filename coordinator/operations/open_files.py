@@ -1,8 +1,8 @@
-"""Files that clients of HDFS's own protocol write: created under a lease, and extended block by block.
+"""Files that HDFS clients write: created under a lease, and extended block by block.
 
-Such a file is there from its creation on. A datanode publishes what the client sends (decision 82), so the length
-is always in the metadata, and the end of a block or of the file has nothing to add to it. The lease on record says
-who writes a file. What is kept here besides is soft: which client asked for a block, and under which lease.
+A file is visible, and empty, as soon as it is created. A datanode publishes what the client sends (decision 82).
+So the metadata always has the file's length, and the end of a block or file adds nothing. The lease on record says
+who writes a file. This module keeps only soft state: who asked for which block, and under which lease.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from .context import OperationContext
 from .placement import ChunkPlacer
 from .write import WriteOperations
 
-# Files that are open for writing at once, as far as blocks of theirs can be recovered, and blocks of one file.
+# How many open files are remembered. Blocks of older ones cannot be recovered.
 open_files_max: Final = 50_000
+# How many of the last blocks of a file can be recovered.
 open_blocks_max: Final = 16
-# Chunks in which a datanode looks for bytes that were acknowledged before another one died.
+# In how many chunks a datanode looks for bytes that another one acknowledged before it died.
 begun_chunks_max: Final = 16
 
 
 class NewBlock(NamedTuple):
-    """A block to write: the datanodes to write it through, and the token to write it with."""
+    """A block to write: its pipeline, and the token that permits writing."""
 
     allocated: Allocated
-    #: The place of the block in its file.
+    #: The offset of the block in its file.
     offset: int
     token: str
     replication: int
@@ -54,17 +55,20 @@ class _Open:
     path: str
     user: str
     lease: Lease
-    #: The call that opened it. The same call may come again.
+    #: The id of the call that opened the file, to recognize a retry.
     request_id: str
-    #: Where each block that is being written begins. The last ones.
+    #: The offsets of the last blocks.
     blocks: dict[ChunkId, int] = field(default_factory=dict)
-    #: The file's length when a datanode failed, and the chunks that were begun since then and not published.
+    #: The file's length when a datanode failed, and the unpublished chunks that were begun at that length.
     begun_at: int = 0
     begun: list[ChunkId] = field(default_factory=list)
 
 
 class OpenFiles:
-    """Used from one event loop only. `holder` is the name of a client; it may write several files."""
+    """The open files of all HDFS clients. Used from one event loop only.
+
+    `holder` is the name of a client, which may write several files.
+    """
 
     def __init__(
         self, context: OperationContext, placer: ChunkPlacer, appending: AppendOperations, writing: WriteOperations
@@ -93,7 +97,7 @@ class OpenFiles:
         known = self._open.get(way.last) if way.is_whole else None
         is_written = known is not None and self._ctx.reader.lease(way.last) == known.lease
         if known is not None and is_written and known.lease.holder == holder and known.request_id != request_id:
-            # A client may have a file open for writing once, as in HDFS.
+            # As in HDFS, a client cannot open a file for writing twice.
             raise AlreadyBeingCreated(
                 f"Failed to APPEND_FILE {path} for {holder} because it is already the current lease holder"
             )
@@ -110,7 +114,7 @@ class OpenFiles:
         host: str | None,
         exclude: frozenset[NodeId] = frozenset(),
     ) -> NewBlock:
-        """Place the next block of a file, for a writer on `host`. `inode` is 0 if the client does not name it.
+        """Place the next block of a file, for a writer on `host`. `inode` is 0 if the client does not tell it.
 
         Raises FileNotFound, LeaseExpired, QuotaExceeded, NoDatanodes.
         """
@@ -125,9 +129,9 @@ class OpenFiles:
         return self._block(file, allocated, lease_token, file.length, published=0)
 
     async def recover_block(self, block: ChunkId, user: str, holder: str, host: str | None) -> NewBlock:
-        """Have a block written on through another datanode, after the first one failed.
+        """Place a block again after the datanode that the client writes through has failed.
 
-        The former datanode can publish nothing from now on. Raises LeaseExpired, NoDatanodes.
+        From now on, the former datanode cannot publish anything. Raises LeaseExpired, NoDatanodes.
         """
         inode = self._of_block.get(block)
         opened = None if inode is None else self._open.get(inode)
@@ -160,18 +164,25 @@ class OpenFiles:
             raise NoDatanodes("no further datanode is alive")
         return found[:count]
 
-    async def abandon_block(self, block: ChunkId, holder: str) -> None:
-        """Give back a block to which nothing was written."""
+    async def abandon_block(self, block: ChunkId, user: str, holder: str) -> None:
+        """Give back a block to which nothing was written. Does nothing if the holder has no such block.
+
+        Raises LeaseExpired if another user writes the file.
+        """
         inode = self._of_block.get(block)
         opened = None if inode is None else self._open.get(inode)
         if inode is None or opened is None or opened.lease.holder != holder:
             return
+        self._check_user(opened, user)
         self._of_block.pop(block)
         opened.blocks.pop(block, None)
         self._ctx.perform(self._ctx.core.abandon([block], writer_under(opened.lease)))
 
     async def complete(self, path: str, inode: InodeId, user: str, holder: str, request_id: str) -> bool:
-        """End the lease of a file. Always true: all that was acknowledged is published. Raises LeaseExpired."""
+        """End the lease of a file. Return True, because all acknowledged bytes are published.
+
+        Raises FileNotFound, LeaseExpired.
+        """
         reader = self._ctx.reader
         if request_id and reader.answer(request_id) is not None:
             return True
@@ -184,29 +195,34 @@ class OpenFiles:
         return True
 
     async def sync(self, path: str, inode: InodeId, user: str, holder: str) -> None:
-        """Renew the lease of a writer that has flushed. What it flushed is durable. Raises LeaseExpired."""
+        """Renew the lease of a writer that has flushed. Flushed bytes are durable already.
+
+        Raises FileNotFound, LeaseExpired.
+        """
         file, opened = self._leased(path, inode, user, holder)
         self._renew(file.inode, opened.lease)
 
     async def renew(self, holder: str) -> None:
-        """Renew the leases of all files that a client writes."""
+        """Renew the leases of all files that a client writes. Lapsed ones are forgotten."""
         for inode in list(self._of_holder.get(holder) or self._ctx.reader.leases_of(holder)):
             opened = self._open.get(inode)
             lease = self._ctx.reader.lease(inode) if opened is None else opened.lease
+            if lease is None or lease.holder != holder:
+                self._forget(holder, inode)
+                continue
             try:
-                if lease is not None:
-                    self._renew(inode, lease)
+                self._renew(inode, lease)
             except LeaseExpired:
                 self._end(inode)
 
     def is_closed(self, inode: InodeId) -> bool:
-        """Return whether nobody writes the file."""
+        """Return whether nobody has the lease of the file."""
         return self._ctx.reader.lease(inode) is None
 
     # -- what is open ----------------------------------------------------------------------------------
 
     def _leased(self, path: str, inode: InodeId, user: str, holder: str) -> tuple[Inode, _Open]:
-        """Return a file and its state, whose lease `holder` has. Raises FileNotFound, LeaseExpired."""
+        """Return a file whose lease `holder` has, and its state. Raises FileNotFound, LeaseExpired."""
         if not inode:
             way = follow(self._ctx.reader, parse_path(path))
             if not way.is_whole:
@@ -248,7 +264,7 @@ class OpenFiles:
     def _begin(self, inode: InodeId, opened: _Open) -> None:
         self._end(inode)
         self._open[inode] = opened
-        self._of_holder.setdefault(opened.lease.holder, set()).add(inode)
+        self._known_of(opened.lease.holder).add(inode)
         if len(self._open) > open_files_max:
             self._end(next(iter(self._open)))
 
@@ -258,10 +274,22 @@ class OpenFiles:
             return
         for block in opened.blocks:
             self._of_block.pop(block, None)
-        held = self._of_holder[opened.lease.holder]
-        held.discard(inode)
-        if not held:
-            del self._of_holder[opened.lease.holder]
+        self._forget(opened.lease.holder, inode)
+
+    def _known_of(self, holder: str) -> set[InodeId]:
+        """Return the set of the files that a client writes, with those that it opened at another coordinator."""
+        known = self._of_holder.get(holder)
+        if known is None:
+            is_new = self._ctx.leases.respects_record(self._ctx.monotonic())
+            known = set(self._ctx.reader.leases_of(holder)) if is_new else set()
+            self._of_holder[holder] = known
+        return known
+
+    def _forget(self, holder: str, inode: InodeId) -> None:
+        known = self._of_holder.get(holder, set())
+        known.discard(inode)
+        if not known:
+            self._of_holder.pop(holder, None)
 
     def _note_block(self, inode: InodeId, opened: _Open, block: ChunkId, start: int) -> None:
         opened.blocks[block] = start

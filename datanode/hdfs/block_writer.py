@@ -67,11 +67,23 @@ class BlockWriter:
         self._is_over = False
 
     def serve(self) -> None:
-        """Write the block. An error is sent as an acknowledgement; the client then asks the coordinator.
+        """Write the block. After the first answer, errors are sent as an acknowledgement.
 
         If the client disconnects, the bytes received so far are published, because HDFS's datanodes keep them,
-        too. Raises PeerError, and BadRequest before the first packet.
+        too. Raises PeerError. Before the first answer, also raises BadRequest, Overloaded, and the errors of
+        `EarlierBytes.of`.
         """
+        try:
+            self._take_over()
+            self._socket.send_message(BlockOpResponseProto(status=SUCCESS, firstBadLink=""))
+            # When a client closes a block, all packets but the empty last one were acknowledged and published.
+            if self._wanted.stage != OpWriteBlockProto.PIPELINE_CLOSE_RECOVERY:
+                self._receive()
+        finally:
+            self._parts.close()
+
+    def _take_over(self) -> None:
+        """Feed the bytes that another datanode acknowledged but did not publish. Raises BadRequest if lost."""
         acknowledged = self._wanted.minBytesRcvd
         if acknowledged > self._position:
             for piece in self._earlier.of(self._unpublished, acknowledged - self._position):
@@ -82,10 +94,9 @@ class BlockWriter:
                 f"{self._what} has {self._position} bytes here, not the {acknowledged} acknowledged; "
                 f"the others were lost with another datanode"
             )
-        self._socket.send_message(BlockOpResponseProto(status=SUCCESS, firstBadLink=""))
-        if self._wanted.stage == OpWriteBlockProto.PIPELINE_CLOSE_RECOVERY:
-            # All packets but the empty last one were acknowledged, so their bytes are published.
-            return
+
+    def _receive(self) -> None:
+        """Receive packets until the last one."""
         try:
             while not self._is_over:
                 self._step()
@@ -99,8 +110,6 @@ class BlockWriter:
             log.warning("%s from %s ends early: %s", self._what, self._socket.peer, fault.message)
             with contextlib.suppress(PeerError):
                 self._socket.send_all(pack_acks([UNKNOWN_SEQNO], 1, status), timeout_s=hop_timeout_s)
-        finally:
-            self._parts.close()
 
     def _step(self) -> None:
         if not self._parts.is_idle:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Final
 
 from peacefs.datanode.store.interface import ReplicaStore
@@ -28,7 +30,7 @@ from peacefs.protocol.hadoop.rpc_pb2 import RpcResponseHeaderProto
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import KIB, hop_timeout_s
 
-from .transfer_socket import TransferSocket
+from .transfer_socket import TransferSocket, begun_message_timeout_s
 
 question_bytes_max: Final = 64 * KIB
 # Idle time after which a connection is closed, as in HDFS (ipc.client.connection.maxidletime).
@@ -51,23 +53,37 @@ class ReplicaQuestions:
     def __init__(self, store: ReplicaStore) -> None:
         self._store = store
 
-    def serve(self, socket: TransferSocket) -> None:
-        """Answer calls until the client disconnects. Raises BadRequest and PeerError."""
+    def serve(self, socket: TransferSocket, on_request: Callable[[], None]) -> None:
+        """Answer calls until the client disconnects or is idle.
+
+        `on_request` is called when a request has arrived completely. Raises BadRequest and PeerError.
+        """
         reader = RequestReader(question_bytes_max)
-        while socket.has_more(idle_questions_s):
+        ends_s = time.monotonic() + idle_questions_s
+        while (left_s := ends_s - time.monotonic()) > 0 and socket.has_more(left_s):
             raw = socket.receive_some()
             if not raw:
                 return
+            is_begun = reader.buffered_bytes > 0
+            reader.take(raw)
             try:
-                reader.take(raw)
                 while (came := reader.next()) is not None:
+                    is_begun = False
                     if isinstance(came, HttpRequest):
                         socket.send_all(HTTP_ANSWER, timeout_s=hop_timeout_s)
                         return
-                    if isinstance(came, Request) and (answer := self._answer(came, is_local=socket.is_local)):
-                        socket.send_all(answer, timeout_s=hop_timeout_s)
+                    if isinstance(came, Request):
+                        on_request()
+                        if answer := self._answer(came, is_local=socket.is_local):
+                            socket.send_all(answer, timeout_s=hop_timeout_s)
             except ProtocolViolation as error:
                 raise BadRequest(error.message) from None
+            if not reader.buffered_bytes:
+                ends_s = time.monotonic() + idle_questions_s
+            elif not is_begun:
+                ends_s = time.monotonic() + begun_message_timeout_s
+        if reader.buffered_bytes:
+            raise BadRequest(f"{socket.peer} sends too slowly")
 
     def _answer(self, request: Request, *, is_local: bool) -> bytes | None:
         header = request.header

@@ -138,8 +138,7 @@ class TransferServer:
             if not connection.has_more(handshake_timeout_s):
                 return
             if connection.begins_with(b"hrpc") or connection.begins_with(b"GET "):
-                requested()
-                self._questions.serve(connection)
+                self._questions.serve(connection, requested)
             else:
                 self._operations.serve(connection, requested)
             connection.close_politely()

@@ -80,6 +80,12 @@ def test_a_coordinator_that_has_just_started_waits_for_the_holder_on_record() ->
     assert not is_free(leases, lease_s + 1.0), "it has said that it is there"
 
 
+def test_standby_that_begins_to_lead_waits_for_the_holder_on_record(leases: Leases) -> None:
+    leases.lead(100.0)
+    assert not is_free(leases, 100.0 + lease_s - 1.0)
+    assert is_free(leases, 100.0 + lease_s)
+
+
 def test_lease_that_is_not_on_record_cannot_be_renewed_after_a_restart() -> None:
     for recorded in (None, BOB):
         with pytest.raises(LeaseExpired):

@@ -121,6 +121,14 @@ def test_refusals_bear_the_names_of_hdfs(
     assert refused.value.class_name == java_class
 
 
+@pytest.mark.parametrize("after", [b"9" * 5000, b"-1/a", b"x"])
+def test_page_that_no_answer_names_is_refused(rpc: HadoopRpc, home: str, after: bytes) -> None:
+    asked = pb.GetBatchedListingRequestProto(paths=[home], startAfter=after, needLocation=False)
+    with pytest.raises(RemoteError, match="startAfter") as refused:
+        rpc.call("getBatchedListing", asked, pb.GetBatchedListingResponseProto)
+    assert refused.value.class_name == "java.lang.IllegalArgumentException"
+
+
 def test_file_is_found_by_its_id_wherever_it_was_moved(rpc: HadoopRpc, home: str) -> None:
     """HDFS's path handles name files by their ids."""
     mkdirs(rpc, f"{home}/d/e")
