@@ -207,7 +207,7 @@ class MountedTree:
             try:
                 file = self._handles[opened].file
                 file.truncate(length)
-                if file.handles == 1:
+                if file.writing_handles == 1:
                     file.flush()
             finally:
                 self._closed(opened)

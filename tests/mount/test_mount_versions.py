@@ -67,6 +67,14 @@ def test_fsync_publishes_and_the_file_goes_on(here: Path, home: str, files: Peac
     assert files.read(f"{home}/log").endswith(b"3\nlast\n")
 
 
+def test_truncate_by_path_is_published_while_others_read(here: Path, home: str, files: PeaceFileSystem) -> None:
+    files.write(f"{home}/file", b"abc")
+    with (here / "file").open("rb") as reader:
+        os.truncate(here / "file", 5)
+        assert files.read(f"{home}/file") == b"abc\0\0"
+        assert reader.read() == b"abc\0\0"
+
+
 def test_duplicated_descriptors_count_as_one(here: Path, home: str, files: PeaceFileSystem) -> None:
     # The shell and `dd` close a descriptor after duplicating it, and a child closes inherited ones.
     script = "(echo one; head -c 3000000 /dev/zero; read wait; echo two) > file"
