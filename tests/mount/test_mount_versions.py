@@ -121,6 +121,21 @@ def test_mount_that_is_killed_leaves_no_file_half_visible(
     assert found == {"replaced": b"old", "appended": b"old", "synced": b"safe"}
 
 
+def test_file_that_another_machine_deleted_can_be_created_at_once(
+    here: Path, home: str, files: PeaceFileSystem
+) -> None:
+    for number in range(3):
+        files.write(f"{home}/file", b"old")
+        assert (here / "file").stat().st_size == 3, "the kernel knows the name"
+        files.delete(f"{home}/file")
+        if number == 1:
+            with pytest.raises(FileNotFoundError):
+                (here / "file").read_bytes()
+        (here / "file").write_bytes(b"new")
+        assert files.read(f"{home}/file") == b"new"
+        files.delete(f"{home}/file")
+
+
 def test_readers_of_a_file_that_others_replace_see_whole_versions(
     here: Path, home: str, files: PeaceFileSystem
 ) -> None:
