@@ -365,6 +365,9 @@ class MountedTree:
         file = self._open.get(source)
         if file is None:
             return False
+        if not file.is_local:
+            # Before the content is detached, after which it could not be published any more.
+            self._lookups.check_access(_parent(source), "-wx")
         try:
             if not file.is_local and file.detach():
                 self._files.delete(source)

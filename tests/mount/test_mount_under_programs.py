@@ -189,3 +189,10 @@ def test_directory_of_another_user_cannot_be_changed(here: Path, home: str, supe
     with (closed / "file").open("rb"), pytest.raises(PermissionError):
         os.open(closed / "file", os.O_WRONLY)
     assert {entry.name for entry in superuser.list(f"{home}/closed")} == {"file"}
+    # A refused deletion leaves an open file as it is.
+    superuser.set_permission(f"{home}/closed/file", 0o666)
+    with (closed / "file").open("ab") as log:
+        with pytest.raises(PermissionError):
+            (closed / "file").unlink()
+        log.write(b"y")
+    assert superuser.read(f"{home}/closed/file") == b"xy"
