@@ -158,12 +158,12 @@ def schedule(
         typer.Option(
             "--policy",
             metavar="NAME",
-            help="Let express, timely, paper, random or flow decide until the coordinator starts anew.",
+            help="Let express, timely, paper, random or flow decide until the coordinator restarts.",
             show_default=False,
         ),
     ] = None,
     recurrences: Annotated[
-        bool, typer.Option("--recurrences", help="Show the writes that come back instead, with their periods.")
+        bool, typer.Option("--recurrences", help="Show recurring writes and their periods instead.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,

@@ -152,7 +152,7 @@ def cat(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
 def tail(
     paths: Paths,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is appended to one file, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Continue with what is appended to one file, until Ctrl-C.")
     ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -210,10 +210,12 @@ def find(
     paths: Paths,
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", "-name", metavar="PATTERN", help="Whose name matches. May be given several times."),
+        typer.Option(
+            "--name", "-name", metavar="PATTERN", help="Only names that match. May be given several times."
+        ),
     ] = None,
     names_of_any_case: Annotated[
-        list[str] | None, typer.Option("--iname", "-iname", metavar="PATTERN", help="The same in any case.")
+        list[str] | None, typer.Option("--iname", "-iname", metavar="PATTERN", help="The same, ignoring case.")
     ] = None,
     zeros: Annotated[
         bool, typer.Option("--print0", "-print0", help="End each path with a zero byte instead of a new line.")
@@ -285,7 +287,9 @@ def rm(
 
 
 def expunge(
-    immediate: Annotated[bool, typer.Option("--immediate", "-immediate", help="All of it, however new.")] = False,
+    immediate: Annotated[
+        bool, typer.Option("--immediate", "-immediate", help="Delete everything in it, however new.")
+    ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Delete what has been in your trash long enough."""
@@ -341,7 +345,8 @@ def setrep(
     replication: Annotated[int, typer.Argument(metavar="N", min=1, max=replication_max, show_default=False)],
     paths: Paths,
     wait: Annotated[
-        bool, typer.Option("--wait", "-w", help="Return when each file has that many replicas; waits without end.")
+        bool,
+        typer.Option("--wait", "-w", help="Wait until each file has that many replicas, however long it takes."),
     ] = False,
     _recursive: _Anyway = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,

@@ -21,18 +21,18 @@ def mount(
             "--options",
             "-o",
             metavar="OPTION,...",
-            help="As of mount(8): allow_other, ro, noexec, ...; token_file=FILE, ca_file=FILE, staging=DIR, "
-            "staging_size=BYTES.",
+            help="Options of mount(8), such as allow_other, ro, noexec; also token_file=FILE, ca_file=FILE, "
+            "staging=DIR, staging_size=BYTES.",
         ),
     ] = None,
     staging: Annotated[
         Path | None,
         typer.Option(
-            "--staging", metavar="DIR", help="For files that are being changed. [default: the temporary directory]"
+            "--staging", metavar="DIR", help="Directory for changed files. [default: the temporary directory]"
         ),
     ] = None,
     staging_size: Annotated[
-        str, typer.Option("--staging-size", metavar="BYTES", help="Bytes that may be staged, of all files.")
+        str, typer.Option("--staging-size", metavar="BYTES", help="Maximum size of all staged files together.")
     ] = "1g",
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:

@@ -26,6 +26,8 @@ _OF_MOUNT: Final = ("_netdev", "auto", "defaults", "nofail", "noauto", "nouser",
 _DEVICE: Final = Path("/dev/fuse")
 _SYSLOG: Final = Path("/dev/log")
 _READY: Final = b"ready"
+#: libfuse's default number of threads. Without a limit on idle ones, libfuse 3.12 to 3.16 print a warning.
+_IDLE_THREADS_MAX: Final = 10
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,11 @@ def _serve(request: MountRequest, ready: Callable[[], None]) -> int:
 
 def _fuse_options(request: MountRequest, address: str) -> dict[str, Any]:
     # Escape commas, which would begin another option.
-    options: dict[str, Any] = {"fsname": address.replace(",", "\\,"), "subtype": "peacefs"}
+    options: dict[str, Any] = {
+        "fsname": address.replace(",", "\\,"),
+        "subtype": "peacefs",
+        "max_idle_threads": _IDLE_THREADS_MAX,
+    }
     for option in request.fuse_options:
         name, is_valued, value = option.partition("=")
         options[name] = value if is_valued else True

@@ -199,8 +199,7 @@ def _print_json(content: object) -> None:
 
 def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from .listing import print_line
+    from .report import table
 
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print_line("  ".join(cells).rstrip())
+    for line in table([head, *rows], words=len(head)):
+        print_line(line)

@@ -9,6 +9,7 @@ import msgspec
 
 from .listing import print_line
 from .presentation import human_size
+from .report import table
 from .session import FilePlace, Session
 
 
@@ -53,17 +54,8 @@ def show_space(session: Session, texts: Sequence[str], *, human: bool, as_json: 
             used = f"{space.used / space.capacity:.0%}" if space.capacity else "0%"
             rows.append((address, *map(size, numbers), used))
     if rows:
-        table = [("Filesystem", "Size", "Used", "Available", "Use%"), *rows]
-        for line in aligned(table):
+        for line in table([("Filesystem", "Size", "Used", "Available", "Use%"), *rows], words=1):
             print_line(line)
-
-
-def aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield lines with aligned columns: the first to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for first, *others in table:
-        cells = [f"{text:>{width}}" for text, width in zip(others, widths[1:], strict=True)]
-        yield "  ".join((f"{first:<{widths[0]}}", *cells))
 
 
 def _inside(place: FilePlace) -> Iterator[FilePlace]:

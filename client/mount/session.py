@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -266,8 +267,7 @@ def _keep_buffers() -> None:
 def _stat(found: Attributes) -> dict[str, Any]:
     return {
         "st_mode": found.mode,
-        # The link count of directories. Some programs compare it with the number of subdirectories; 1 means
-        # unknown.
+        # Programs compare a directory's link count with the number of its subdirectories; 1 means unknown.
         "st_nlink": 1,
         "st_uid": found.uid,
         "st_gid": found.gid,
@@ -289,6 +289,4 @@ def _milliseconds(seconds: int, nanoseconds: int) -> int | None:
 
 
 def _now_ms() -> int:
-    import time
-
     return time.time_ns() // 1_000_000

@@ -110,40 +110,27 @@ class MountedTree:
 
     def create(self, path: str, flags: int, mode: int, caller: Caller) -> int:
         """Create and open a file. Other machines see it when it is closed or synced."""
-        self._lookups.check_access(_parent(path), "-wx")
-        with _as_os_errors(), self._lock:
-            file = self._open.get(path)
-            if file is None:
-                file = self._file(path, None, stat.S_IMODE(mode) & 0o1777)
-                file.is_exclusive = bool(flags & os.O_EXCL)
-                if caller.uid != self._uid:
-                    file.pending.owner = self._identities.owner(caller.uid)
-                    file.pending.group = self._identities.group(caller.gid)
-                self._open[path] = file
-            elif flags & os.O_EXCL:
-                raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
-            return self._opened(file, flags, caller)
+        with _as_os_errors():
+            self._lookups.check_access(_parent(path), "-wx")
+            with self._lock:
+                file = self._open.get(path)
+                if file is None:
+                    file = self._file(path, None, stat.S_IMODE(mode) & 0o1777)
+                    file.is_exclusive = bool(flags & os.O_EXCL)
+                    if caller.uid != self._uid:
+                        file.pending.owner = self._identities.owner(caller.uid)
+                        file.pending.group = self._identities.group(caller.gid)
+                    self._open[path] = file
+                elif flags & os.O_EXCL:
+                    raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+                return self._opened(file, flags, caller)
 
     def open(self, path: str, flags: int, caller: Caller) -> int:
         with _as_os_errors():
-            with self._lock:
-                file = self._open.get(path)
-            if file is None:
-                status = self._lookups.fresh_status(path)
-                if status.is_directory:
-                    raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-                if flags & WRITING:
-                    self._lookups.check_access(path, "-w-")
-                with self._lock:
-                    file = self._open.get(path)
-                    if file is None:
-                        file = self._file(path, status, status.permission)
-                        self._open[path] = file
-                    number = self._opened(file, flags, caller)
-            else:
-                with self._lock:
-                    number = self._opened(file, flags, caller)
+            file, number = self._opened_again(path, flags, caller) or self._opened_first(path, flags, caller)
             try:
+                if flags & WRITING and not file.is_local:
+                    self._lookups.check_access(path, "-w-")
                 if flags & os.O_TRUNC and self._handles[number].is_writing:
                     self._lookups.check_access(_parent(path), "-wx")
                     file.replace()
@@ -154,6 +141,27 @@ class MountedTree:
                 self._closed(number)
                 raise
             return number
+
+    def _opened_again(self, path: str, flags: int, caller: Caller) -> tuple[OpenFile, int] | None:
+        """Open a file that is open already. Return None if it is not."""
+        with self._lock:
+            file = self._open.get(path)
+            return None if file is None else (file, self._opened(file, flags, caller))
+
+    def _opened_first(self, path: str, flags: int, caller: Caller) -> tuple[OpenFile, int]:
+        """Open a file of the cluster, or the one that another process has opened meanwhile."""
+        try:
+            status = self._lookups.fresh_status(path)
+        except FileNotFound as error:
+            # The kernel has the name of a file that another machine deleted. With this errno it looks the name up
+            # again, and creates the file if O_CREAT is given.
+            self._lookups.forget(path)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE)) from error
+        if status.is_directory:
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with self._lock:
+            file = self._open.setdefault(path, self._file(path, status, status.permission))
+            return file, self._opened(file, flags, caller)
 
     def _file(self, path: str, status: FileStatus | None, mode: int) -> OpenFile:
         return OpenFile(self._files, self._room, self._ahead, path, status, mode, self._lookups.forget)
@@ -207,7 +215,7 @@ class MountedTree:
             try:
                 file = self._handles[opened].file
                 file.truncate(length)
-                if file.handles == 1:
+                if file.writing_handles == 1:
                     file.flush()
             finally:
                 self._closed(opened)
@@ -357,6 +365,9 @@ class MountedTree:
         file = self._open.get(source)
         if file is None:
             return False
+        if not file.is_local:
+            # Before the content is detached, after which it could not be published any more.
+            self._lookups.check_access(_parent(source), "-wx")
         try:
             if not file.is_local and file.detach():
                 self._files.delete(source)

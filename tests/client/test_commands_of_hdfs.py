@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cluster
 _OURS = {
     # Java's message also contains the URI.
     "-touchz /r/none/x": "status 1\n  touchz: `/r/none/x': No such file or directory",
-    # `find`, `df` and `ls` do not have these options; an unknown option is a usage error.
+    # `find` and `ls` do not have these options; an unknown option is a usage error.
     "-find /r -name 'part-*' -o -name small": "status 2",
     "-find /r/tree -type f": "status 2",
     "-ls -C -d /r/tree": "status 2",

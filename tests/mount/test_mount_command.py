@@ -50,7 +50,7 @@ def test_mount_in_the_background_returns_when_it_is_mounted(
     directory = tmp_path / "peace"
     directory.mkdir()
     done = mount("--background", directory)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     (directory / home.lstrip("/") / "file").write_text("text")
     assert files.read(f"{home}/file") == b"text"
     again = mount(directory)

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,29 @@ def test_what_there_is_not_is_refused_with_its_number(here: Path) -> None:
         (here / ("x" * 256)).touch()
     with pytest.raises(OSError, match="multibyte"):
         os.close(os.open(bytes(here) + b"/\xff", os.O_CREAT | os.O_WRONLY))
+
+
+def test_directory_of_another_user_cannot_be_changed(here: Path, home: str, superuser: PeaceFileSystem) -> None:
+    superuser.mkdirs(f"{home}/closed", 0o755)
+    superuser.write(f"{home}/closed/file", b"x")
+    closed = here / "closed"
+    changes: tuple[Callable[[], object], ...] = (
+        (closed / "new").touch,
+        (closed / "new").mkdir,
+        (closed / "file").unlink,
+        lambda: (closed / "file").write_bytes(b"y"),
+        lambda: (closed / "file").rename(here / "file"),
+    )
+    for change in changes:
+        with pytest.raises(PermissionError):
+            change()
+    with (closed / "file").open("rb"), pytest.raises(PermissionError):
+        os.open(closed / "file", os.O_WRONLY)
+    assert {entry.name for entry in superuser.list(f"{home}/closed")} == {"file"}
+    # A refused deletion leaves an open file as it is.
+    superuser.set_permission(f"{home}/closed/file", 0o666)
+    with (closed / "file").open("ab") as log:
+        with pytest.raises(PermissionError):
+            (closed / "file").unlink()
+        log.write(b"y")
+    assert superuser.read(f"{home}/closed/file") == b"xy"

@@ -67,6 +67,14 @@ def test_fsync_publishes_and_the_file_goes_on(here: Path, home: str, files: Peac
     assert files.read(f"{home}/log").endswith(b"3\nlast\n")
 
 
+def test_truncate_by_path_is_published_while_others_read(here: Path, home: str, files: PeaceFileSystem) -> None:
+    files.write(f"{home}/file", b"abc")
+    with (here / "file").open("rb") as reader:
+        os.truncate(here / "file", 5)
+        assert files.read(f"{home}/file") == b"abc\0\0"
+        assert reader.read() == b"abc\0\0"
+
+
 def test_duplicated_descriptors_count_as_one(here: Path, home: str, files: PeaceFileSystem) -> None:
     # The shell and `dd` close a descriptor after duplicating it, and a child closes inherited ones.
     script = "(echo one; head -c 3000000 /dev/zero; read wait; echo two) > file"
@@ -111,6 +119,21 @@ def test_mount_that_is_killed_leaves_no_file_half_visible(
             assert gone in (errno.ENOTCONN, errno.ECONNABORTED)
     found = {entry.name: files.read(entry.path) for entry in files.list(home)}
     assert found == {"replaced": b"old", "appended": b"old", "synced": b"safe"}
+
+
+def test_file_that_another_machine_deleted_can_be_created_at_once(
+    here: Path, home: str, files: PeaceFileSystem
+) -> None:
+    for number in range(3):
+        files.write(f"{home}/file", b"old")
+        assert (here / "file").stat().st_size == 3, "the kernel knows the name"
+        files.delete(f"{home}/file")
+        if number == 1:
+            with pytest.raises(FileNotFoundError):
+                (here / "file").read_bytes()
+        (here / "file").write_bytes(b"new")
+        assert files.read(f"{home}/file") == b"new"
+        files.delete(f"{home}/file")
 
 
 def test_readers_of_a_file_that_others_replace_see_whole_versions(

@@ -114,7 +114,7 @@ class Player:
         self._open[slot] = os.open(self._path(name), flags, mode)
 
     def _descriptor(self, slot: int) -> int:
-        # A limit on open files.
+        # No process has this descriptor, so that a slot without an open file gives EBADF.
         return self._open.get(slot, 1 << 30)
 
     def _close(self, slot: int) -> None:

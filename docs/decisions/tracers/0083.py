@@ -11,3 +11,5 @@ try:
     content.write(0, room + 1, room)
 except OSError as refused:
     assert refused.errno == errno.EFBIG
+else:
+    raise AssertionError("a write beyond the stage's limit was taken")
