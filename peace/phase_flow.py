@@ -15,8 +15,11 @@ from ortools.graph.python import min_cost_flow
 
 from .phases import Phased
 
-#: Costs are integers: one second of work, squared, counts as this many units.
+#: Costs are integers: the squared work of one recurrence counts as this many units.
 _SCALE = 10_000
+
+#: Maximum load of a slot relative to the work of one recurrence, so that costs fit into 64 bits.
+_HEIGHT_MAX = 1e9
 
 #: Maximum number of slots of one flow, so that thousands of recurrences are assigned in a fraction of a second.
 _SLOTS_MAX = 60
@@ -46,15 +49,17 @@ def assign_equal_periods(recurrences: Sequence[Phased]) -> dict[str, float]:
 def _flow(count: int, base: Sequence[float], work: float) -> list[int]:
     """Return slots for `count` equal recurrences of `work` seconds. `base` is the present load of each slot.
 
-    Recurrences of a class are interchangeable, so one source node stands for all of them.
+    Recurrences of a class are interchangeable, so one source node stands for all of them. Costs are relative to
+    the work of one of them, so that rounding them does not make small recurrences free.
     """
+    heights = [min(_HEIGHT_MAX, load / work) if work > 0 else 0.0 for load in base]
     solver = min_cost_flow.SimpleMinCostFlow()
     source, sink = 0, len(base) + 1
     arcs: list[tuple[int, int]] = []
     each_max = ceil(count / len(base)) + count // 4 + 1
-    for slot, load in enumerate(base):
+    for slot, height in enumerate(heights):
         for number in range(min(count, each_max)):
-            cost = round(_SCALE * ((load + (number + 1) * work) ** 2 - (load + number * work) ** 2))
+            cost = round(_SCALE * (2 * (height + number) + 1))
             arcs.append((solver.add_arc_with_capacity_and_unit_cost(source, slot + 1, 1, cost), slot))
         solver.add_arc_with_capacity_and_unit_cost(slot + 1, sink, count, 0)
     solver.set_node_supply(source, count)

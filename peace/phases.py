@@ -119,19 +119,6 @@ def plan_phases(recurrences: Sequence[Phased], assign_equal: AssignEqual | None 
     return plan
 
 
-def overload(recurrences: Sequence[Phased], phases_s: Mapping[str, float]) -> float:
-    """Return the cost of a plan: the sum of the squared loads of all slots and resources."""
-    total = 0.0
-    for group in _harmonic_groups(recurrences):
-        circle = _Circle(_length_s(group), SLOTS)
-        for each in group:
-            phase_s = phases_s.get(each.name, each.phase_s)
-            if phase_s is not None:
-                circle.place(each, circle.slot_of(each, phase_s))
-        total += sum(load * load for loads in circle._loads.values() for load in loads)
-    return total
-
-
 def _plan_group(group: Sequence[Phased], first: Mapping[str, float], plan: PhasePlan) -> None:
     few = len(group) <= _FEW
     circle = _Circle(_length_s(group), SLOTS if few else SLOTS // 4)

@@ -35,7 +35,7 @@ class CheckpointClock:
         phase_s: float | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """`size` is the expected size of a checkpoint in bytes. The attribute may be changed later."""
+        """`size` is the expected size of a checkpoint in bytes, 0 if unknown. It may be changed later."""
         self.size = size
         self._files = files
         self._root = root

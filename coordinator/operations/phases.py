@@ -1,9 +1,9 @@
-"""Phases that are proposed to writers whose clock may be chosen: units of dataflows and of the I/O service.
+"""Proposes phases to writers that can choose when to write, such as units of the I/O service.
 
-A writer that checkpoints every `period_s` asks for a phase. It is told when to write, so that checkpoints of equal
-or harmonic periods do not meet. The phases are planned by a process beside the coordinator. Requests that come
-while a plan is made are planned together by the next one. A writer keeps its phase while it asks again; one that
-has not asked for `forgotten_periods` of its periods is forgotten.
+A writer that checkpoints every `period_s` asks for a phase: the time within the period at which to write. Phases
+are planned so that checkpoints of equal or harmonic periods do not meet, by a process beside the coordinator.
+Requests that arrive during a plan are planned together by the next plan. A writer keeps its phase if it asks again
+within `forgotten_periods` of its periods; otherwise it is forgotten.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from peacefs.peace.phases import DISKS, Phased, PhasePlan
 from peacefs.protocol.errors import AccessDenied, BadRequest, Overloaded
+from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.values.schedule import ProposedPhase
 from peacefs.topology.model import Topology
 
@@ -28,7 +29,10 @@ forgotten_periods: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class PhaseRequest:
-    """A writer below `root` writes about `size` bytes with so many replicas every `period_s`."""
+    """A writer below `root` writes about `size` bytes with `replication` replicas every `period_s`.
+
+    A size of 0 is unknown. It is planned as one chunk, so that such writers do not meet either.
+    """
 
     root: str
     period_s: float
@@ -61,14 +65,12 @@ class PhaseService:
         self._wall_clock = wall_clock
         self._writers: dict[str, _Writer] = {}
         self._planning = asyncio.Lock()
-        #: Phases that were changed after they had been proposed.
-        self.moved_total = 0
 
     async def propose(self, request: PhaseRequest, user: str) -> ProposedPhase:
         """Return the writer's phase, planned if it is new or its period has changed.
 
         Raises BadRequest for a number out of range, AccessDenied for another user's root, Overloaded if there are
-        too many writers or plans.
+        too many writers or plans, or if the same root asks for another period meanwhile.
         """
         if not phase_period_s_min <= request.period_s <= phase_period_s_max:
             raise BadRequest(
@@ -91,13 +93,15 @@ class PhaseService:
             async with self._planning:
                 if writer.phase_s is None:
                     await self._plan_all()
-        return self._shown(writer)
+            if writer.phase_s is None:
+                raise Overloaded(f"no phase of {request.root} was planned in time; try again")
+        return self._shown(writer, writer.phase_s)
 
     def shown_to(self, viewer: Viewer) -> list[ProposedPhase]:
         """Return the phases that a viewer may see, by root."""
         self._forget_silent(self._wall_clock())
         return [
-            self._shown(writer)
+            self._shown(writer, writer.phase_s)
             for _, writer in sorted(self._writers.items())
             if writer.phase_s is not None and viewer.sees(writer.user)
         ]
@@ -108,18 +112,18 @@ class PhaseService:
         for root, writer in self._writers.items():
             request = writer.request
             # An occurrence is planned as if it had all disks to itself, and at most half of its period.
-            work_s = request.replication * request.size / disks
+            work_s = request.replication * (request.size or chunk_bytes_max) / disks
             duration_s = min(request.period_s / 2, work_s)
             phased.append(Phased(root, request.period_s, duration_s, {DISKS: work_s}, writer.phase_s))
         planned = await self._plan(phased)
-        for root, phase_s in planned.phases_s.items():
-            known = self._writers.get(root)
-            if known is not None:
-                self.moved_total += known.phase_s is not None and known.phase_s != phase_s
-                known.phase_s = phase_s
+        for each in phased:
+            known = self._writers.get(each.name)
+            # The writer may have gone, or have asked for another period, while the plan was made.
+            if known is not None and known.request.period_s == each.period_s:
+                known.phase_s = planned.phases_s[each.name]
 
-    def _shown(self, writer: _Writer) -> ProposedPhase:
-        request, phase_s = writer.request, writer.phase_s or 0.0
+    def _shown(self, writer: _Writer, phase_s: float) -> ProposedPhase:
+        request = writer.request
         next_in_s = (phase_s - self._wall_clock()) % request.period_s
         return ProposedPhase(request.root, request.period_s, phase_s, next_in_s)
 

@@ -1,8 +1,9 @@
-"""The class of a write, told from the file's path, and the recurrences that are learned from completed files.
+"""Derives the class of a write from the file's path, and passes completed files to the recurrences.
 
-    blocking   offsets, commits, sources and metadata of Spark checkpoints; state deltas and changelogs; logs that
-    are flushed while they are written (files with a lease) due        snapshots of Spark's state, which are
-    uploaded beside the next batch bulk       everything else
+- blocking: offsets, commits, sources and metadata of Spark checkpoints; state deltas and changelogs; logs that are
+  flushed while they are written (files with a lease);
+- due: snapshots of Spark's state, which are uploaded beside the next batch;
+- bulk: everything else.
 
 RocksDB's archives and SST files are snapshots if the query writes changelogs. If it does not, its batches wait for
 them, so they are blocking.
@@ -28,16 +29,16 @@ _STATE_DIRECTORY = re.compile(r"state/\d+/\d+/")
 
 
 class WriteClasses:
-    """Belongs to the event loop. Tells classes, and passes completed files to the recurrences."""
+    """Derives classes, and passes completed files to the recurrences. Owned by the event loop."""
 
     def __init__(self, recurrences: Recurrences) -> None:
         self.recurrences = recurrences
         self._with_changelogs: dict[str, None] = {}
 
     def key(self, path: str, stated: str = "", *, flushed: bool = False) -> RecurrenceKey:
-        """Return the root and the class of a file: the class that its writer has stated, or else that of the path.
+        """Return the root of a file, and the class that its writer `stated`, or else the class of its path.
 
-        `flushed`: it is a log that is flushed while it is written.
+        `flushed` means that the file is a log that is flushed while it is written.
         """
         root = checkpoint_root(path)
         write_class = (
@@ -69,11 +70,11 @@ class WriteClasses:
         return WriteClass.DUE if what == "snapshot" or root in self._with_changelogs else WriteClass.BLOCKING
 
     def wrote(self, now_s: float, key: RecurrenceKey, size: int, user: str) -> None:
-        """Take in that a file was completed; or, with size 0, that its writer has begun or goes on."""
+        """Record that a file was completed; or, with size 0, that its writer began or continued."""
         self.recurrences.wrote(now_s, key, size, user)
 
     def due_s(self, now_s: float, key: RecurrenceKey) -> float | None:
-        """Return when a due write is expected again; None if it is not due, or has not come back regularly."""
+        """Return when a due write is expected again; None for other classes, or if the write is not periodic."""
         if key.write_class is not WriteClass.DUE:
             return None
         forecast = self.recurrences.forecast(key, now_s)

@@ -1,8 +1,8 @@
 """The policy that knows how urgent writes are. It is `express` with two changes, for clusters with periodic load.
 
 **Bulk last.** Sets are served by class: blocking, due, bulk. Bulk writes use at most half of the slots of a node
-and of the streams of a link (one of two, on the paper's disks), so an urgent chunk never finds all of them taken
-by bulk. This holds until no urgent set has been seen for `QUIET_S`. Then bulk may use all of them.
+and of the streams of a link, but at least one (one of two, on the paper's disks). So an urgent chunk finds room
+where there are several. This holds until no urgent set has been seen for `QUIET_S`. Then bulk may use all of them.
 
 **Small sets pass.** A set of at most `SMALL_SET_BYTES` may use one more slot of a node with several, and one more
 stream of a link, than `express` gives. If the cluster cannot keep up with its load, this would slow down
@@ -51,7 +51,7 @@ BUSY = 0.8
 class TimelyPolicy(ExpressPolicy):
     """`express` with bulk last and small sets passing. The module's docstring describes both.
 
-    `small_sets_pass` and `bulk_last` turn them off for comparisons.
+    `small_sets_pass` can be turned off for comparisons.
     """
 
     def __init__(
@@ -59,12 +59,10 @@ class TimelyPolicy(ExpressPolicy):
         topology: Topology,
         rng: Random,
         *,
-        bulk_last: bool = True,
         small_sets_pass: bool = True,
         **express: Any,
     ) -> None:
         super().__init__(topology, rng, **express)
-        self._bulk_last = bulk_last
         self._small_sets_pass = small_sets_pass
         self._saturation = Saturation()
         self._urgent_s: float | None = None
@@ -84,11 +82,10 @@ class TimelyPolicy(ExpressPolicy):
         super()._hear(event, now_s)
         if not isinstance(event, Submitted) or not event.write_set.chunks:
             return
-        write_set = event.write_set
+        write_set, name = event.write_set, event.write_set.name
         if write_set.write_class is not WriteClass.BULK:
             self._urgent_s = now_s
-        pending = self._ledger.find(write_set.name)
-        name = write_set.name
+        pending = self._ledger.find(name)
         if write_set.write_class is WriteClass.DUE and pending is not None and name not in self._awaiting:
             due_s = write_set.due_s
             wait_s = DUE_S if due_s is None else max(0.0, due_s - pending.asked_s) / 2
@@ -116,14 +113,14 @@ class TimelyPolicy(ExpressPolicy):
 
     def _kind(self, pending: PendingSet) -> WaitingKind:
         kind = super()._kind(pending)
-        write_class = pending.write_set.write_class if self._bulk_last else WriteClass.BLOCKING
+        write_class = pending.write_set.write_class
         if write_class is WriteClass.DUE and pending.write_set.name in self._promoted:
             write_class = WriteClass.BLOCKING
         small = write_class is not WriteClass.BULK and pending.unfinished_bytes <= SMALL_SET_BYTES
         return WaitingKind(kind.rack, kind.replication, kind.plain, write_class, small)
 
     def _is_bulk(self, pending: PendingSet) -> bool:
-        return self._bulk_last and pending.write_set.write_class is WriteClass.BULK
+        return pending.write_set.write_class is WriteClass.BULK
 
     @property
     def _bulk_is_bounded(self) -> bool:

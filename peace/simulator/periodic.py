@@ -129,9 +129,7 @@ def phased(topology: Topology, each: Recurrence) -> Phased:
     leaves = sum(link.bytes_s for link in topology.switch_links() if rack in link.ends)
     loads = {DISKS: REPLICAS * each.size / disks, rack: each.size / leaves}
     phase_s = None if each.is_ours else each.phase_s
-    return Phased(
-        each.name, each.period_s, alone_s(topology, each.writer, each.size), loads, phase_s, each.is_ours
-    )
+    return Phased(each.name, each.period_s, alone_s(each.writer, each.size), loads, phase_s, each.is_ours)
 
 
 # -- changes during the simulation -----------------------------------------------------------------
@@ -225,15 +223,11 @@ def sustained_bytes_s() -> float:
 
 
 @lru_cache(maxsize=4096)
-def _alone_s(writer: str, size: int) -> float:
+def alone_s(writer: str, size: int) -> float:
+    """Return the duration of a write set alone in the cluster."""
     topology = cluster()
     arrival = Arrival(0.0, WriteSet("alone", writer, REPLICAS, chunks_of(size)))
     return simulate(topology, ExpressPolicy(topology, Random(0)), [arrival])["alone"].from_request_s
-
-
-def alone_s(topology: Topology, writer: str, size: int) -> float:
-    """Return the duration of a write set alone in the cluster."""
-    return _alone_s(writer, size)
 
 
 def load_of(case: PeriodicCase, seed: int) -> tuple[list[Recurrence], list[Arrival]]:
@@ -299,7 +293,7 @@ def _figures(
     for arrival in arrivals:
         each, size = of[arrival.write_set.name.partition("@")[0]], sum(arrival.write_set.chunks)
         # The duration alone is proportional to the bytes, because chunk sizes vary little.
-        alone = alone_s(run.topology, each.writer, each.size) * size / each.size
+        alone = alone_s(each.writer, each.size) * size / each.size
         done_s = times[arrival.write_set.name].done_s
         took_s = (done_s if done_s >= 0 else end_s) - arrival.at_s
         missed += took_s > each.period_s

@@ -51,6 +51,42 @@ def test_writers_are_told_apart_times_by_a_process_and_keep_them() -> None:
     asyncio.run(ask())
 
 
+def test_writers_of_unknown_size_do_not_meet_either() -> None:
+    async def ask() -> None:
+        phases = service(Clock())
+        told = [await phases.propose(wants(f"/u{n}", size=0), "me") for n in range(4)]
+        assert len({each.phase_s for each in told}) == 4
+
+    asyncio.run(ask())
+
+
+def test_a_period_that_changes_during_a_plan_gets_a_phase_of_its_own() -> None:
+    """Two writers keep all disks busy for two of four seconds each, so their phases are two seconds apart."""
+
+    async def ask() -> None:
+        planning, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly(recurrences: Sequence[Phased]) -> PhasePlan:
+            planning.set()
+            await go_on.wait()
+            return plan_phases(recurrences)
+
+        phases = PhaseService(slowly, lambda: star(4, 4, 1.0), lambda: 1000.0)
+        first = asyncio.create_task(phases.propose(wants("/b", 60.0), "me"))
+        await planning.wait()
+        changed = asyncio.create_task(phases.propose(wants("/b", 4.0, size=480 * MB), "me"))
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(Overloaded, match="no phase of /b was planned in time"):
+            await first
+        one = await changed
+        other = await phases.propose(wants("/a", 4.0, size=480 * MB), "me")
+        assert (one.phase_s - other.phase_s) % 4.0 == pytest.approx(2.0, abs=0.02)
+        assert (one.period_s, other.period_s) == (4.0, 4.0)
+
+    asyncio.run(ask())
+
+
 def test_users_see_their_own_phases_and_take_no_roots_of_others() -> None:
     async def ask() -> None:
         phases = service(Clock())

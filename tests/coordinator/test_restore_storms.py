@@ -6,8 +6,10 @@ reader. So no schedule ends before (all reads / two for each datanode), nor befo
 
 from __future__ import annotations
 
+from functools import cache
 from heapq import heappop, heappush
 from random import Random
+from statistics import median
 
 import pytest
 from support.long_runs import often
@@ -15,6 +17,10 @@ from support.long_runs import often
 from peacefs.coordinator.scheduling.read_scheduler import ReadRequest, RecoveryReads
 
 NODES, AT_NODE, AT_ONCE = 16, 2, 4
+READERS, CHUNKS = 16, 40
+BOUND_S = max(READERS * CHUNKS / (AT_NODE * NODES), CHUNKS / AT_ONCE)
+
+SEEDS = range(often(6, 100))
 
 
 class Storm:
@@ -33,7 +39,7 @@ class Storm:
         #: Which replicas of each chunk were read, and by how many.
         self.places: dict[int, set[str]] = {}
 
-    def run(self) -> float:
+    def run(self) -> None:
         for name in self._left:
             self._state(name)
         while self._ends:
@@ -43,7 +49,6 @@ class Storm:
                 self.done_s[name] = self._now_s
             self._state(name)
         assert not any(self._left.values())
-        return self._now_s
 
     def _state(self, name: str) -> None:
         self._statements += 1
@@ -60,14 +65,26 @@ class Storm:
         assert all(at_node.count(node) <= AT_NODE for node in at_node)
 
 
-@pytest.mark.parametrize("seed", range(often(6, 100)))
-def test_sixteen_readers_of_one_set_end_near_the_bound(seed: int) -> None:
-    """The goal is a quarter over the bound, which 97 of 100 seeds keep; the others take 1.3 times as long."""
+@cache
+def stormed(seed: int) -> Storm:
+    storm = Storm(Random(seed), READERS, CHUNKS)
+    storm.run()
+    return storm
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_storm_ends_and_the_first_reader_takes_no_longer_than_alone(seed: int) -> None:
     print(f"seed {seed}")
-    readers, chunks = 16, 40
-    storm = Storm(Random(seed), readers, chunks)
-    took_s = storm.run()
-    assert took_s <= 1.3 * max(readers * chunks / (AT_NODE * NODES), chunks / AT_ONCE)
-    # Who asks first is done first, by and large, and later readers of a chunk use its other replicas.
-    assert storm.done_s["r0"] <= 1.3 * chunks / AT_ONCE
+    storm = stormed(seed)
+    assert storm.done_s["r0"] == CHUNKS / AT_ONCE
+    # Later readers of a chunk use its other replicas.
     assert all(len(nodes) >= 2 for nodes in storm.places.values())
+
+
+def test_storms_end_near_the_bound() -> None:
+    """The goal is a quarter over the bound. It is missed: of 100 seeds three take 1.3 times as long."""
+    over = [max(stormed(seed).done_s.values()) / BOUND_S for seed in SEEDS]
+    print(f"times over the bound: {over}")
+    assert sum(each <= 1.25 for each in over) >= 0.95 * len(over)
+    assert median(over) <= 1.2
+    assert max(over) <= 1.3

@@ -70,6 +70,13 @@ def test_the_flow_alone_is_the_best_for_equal_periods_and_sizes(seed: int) -> No
     assert fine_cost(case, assign_equal_periods(phased(case)), LENGTH) == pytest.approx(best)
 
 
+@pytest.mark.parametrize("work_s", [1e-9, 1e-3, 1.0, 1e9])
+def test_the_flow_spreads_recurrences_of_any_size(work_s: float) -> None:
+    """Six that are short fit into slots of their own."""
+    short = [Phased(f"r{n}", 10.0, 0.1, {DISKS: work_s}) for n in range(6)]
+    assert len(set(assign_equal_periods(short).values())) == 6
+
+
 def test_who_has_a_phase_keeps_it_when_others_come_and_go() -> None:
     rng = Random(4)
     first = [Phased(f"r{n}", 10.0, 0.5, {DISKS: rng.uniform(0.1, 0.3)}) for n in range(20)]

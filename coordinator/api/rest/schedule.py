@@ -49,7 +49,10 @@ _ROOT_CHARACTERS_MAX = 4096
 
 
 class PhaseBody(Body):
-    """A writer that writes about `bytes` bytes every `period_s` seconds, for the checkpoints below `root`."""
+    """A writer that writes about `bytes` bytes every `period_s` seconds, for the checkpoints below `root`.
+
+    With 0 bytes the size is unknown, and one chunk is assumed.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -87,7 +90,10 @@ def schedule_routes(
     for_superusers: Any,
     viewing: Any,
 ) -> APIRouter:
-    """Return both routes. `for_superusers` guards the second; `viewing` is the dependency for the viewer."""
+    """Return the routes on writes that wait and come back, and on the policy.
+
+    `for_superusers` guards the change of the policy; `viewing` is the dependency for the viewer.
+    """
     router = APIRouter(prefix="/v1/schedule")
 
     @router.get("")
