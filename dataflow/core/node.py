@@ -33,7 +33,7 @@ from .messages import (
 )
 from .node_units import NodeUnits
 from .query_recovery import QueryRecovery
-from .unit import HAUnit
+from .units.unit import HAUnit
 
 
 class NodeCore:

@@ -18,9 +18,9 @@ from .histories import Histories
 from .messages import CONTROLLER, PairMessage, Placement, UnitPlacement, UnitRecovered, UnitStopped
 from .pairs import Pairs
 from .query_recovery import QueryRecovery
-from .unit import HAUnit
-from .unit_start import UnitStart
 from .unit_upkeep import UnitUpkeep
+from .units.start import UnitStart
+from .units.unit import HAUnit
 
 
 class NodeUnits:

@@ -32,7 +32,7 @@ from .messages import (
     TrimOutput,
 )
 from .query_recovery import UnitRecovery
-from .unit import HAUnit
+from .units.unit import HAUnit
 
 # Size of a piece of a copy, and the maximum number of pieces in transit.
 dataflow_copy_piece_bytes: Final = 1 * MIB
