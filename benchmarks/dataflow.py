@@ -194,7 +194,6 @@ def _latency(directory: Path, *, seconds: float) -> None:
     found = []
     for name, technique in (
         ("amnesia", Amnesia()),
-        # Windows of rows do not converge, so precise recovery is impossible here.
         ("upstream backup", UpstreamBackup()),
         ("SGuard", SGuard(interval_s=1.0)),
     ):

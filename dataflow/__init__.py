@@ -1,8 +1,8 @@
 """Fault-tolerant dataflows: continuous queries whose operators keep state and survive the loss of a machine.
 
-Begin with `query/query.py`, the interface for users. `core/unit.py` runs a part of a query, `core/node.py` runs
-the parts on one node, and `recovery/technique.py` defines a recovery technique. `hosts/` does the I/O and measures
-time. The package uses `client` and `protocol`; the services do not depend on it.
+Begin with `query/query.py`, the interface for users. `core/units/unit.py` runs a part of a query, `core/node.py`
+runs the parts on one node, and `recovery/technique.py` defines a recovery technique. `hosts/` does the I/O and
+measures time. The package uses `state`, `client` and `protocol`; the services do not depend on it.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class SeededRun:
 
     The same seed, rows and failures give the same run, step by step. Without costs, two invariants are checked
     after each event: every checkpoint that the controller has recorded is stored, and no unit has both replicas on
-    one node. Tests, benchmarks and `advice/measure.py` make one and call `run` once.
+    one node. Tests and benchmarks make one and call `run` once.
     """
 
     def __init__(
@@ -269,14 +269,10 @@ class SeededRun:
                 if self._copy_sizes is not None:
                     size = self._copy_sizes.of(core, effect.unit, effect.incarnation)
                     self._links.count(self._now_s, Flow(Traffic.REPLICATION, effect.unit, node, "store"), size)
-                self._later(
-                    self._times.store_s * (0.5 + self._chance.random()), lambda: self._store(node, core, effect)
-                )
+                self._later(self._stored_s(), lambda: self._store(node, core, effect))
             case LoadCheckpoint():
                 core = self._nodes[node].core
-                self._later(
-                    self._times.store_s * (0.5 + self._chance.random()), lambda: self._load(node, core, effect)
-                )
+                self._later(self._stored_s(), lambda: self._load(node, core, effect))
             case CopyState(unit, incarnation, number, _):
                 core = self._nodes[node].core
                 if self._copy_sizes is not None:
@@ -338,6 +334,7 @@ class SeededRun:
             self._on_node(node, core, lambda: core.loaded(self._now_s, unit, incarnation, state))
 
     def _stored_s(self) -> float:
+        """Return the duration of storing or loading a checkpoint."""
         return self._times.store_s * (0.5 + self._chance.random())
 
     def _memory_s(self) -> float:
@@ -454,7 +451,7 @@ class SeededRun:
     # -- invariants --------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Check that every checkpoint that the controller has recorded is stored. Record what is running."""
+        """Check the invariants if the placement has changed. Record what is running."""
         for name in self._touched:
             if name == EDGE:
                 held_bytes = self._edge.held_bytes

@@ -109,7 +109,7 @@ def _option(
     costs = estimate(written.partition(",")[0], load, around, parameters)
     recovery_s = around.detection_s + costs.recovery_s
     refused = _too_much(promised, costs, recovery_s, demand)
-    processors = costs.processor * load.rate * load.processing_s
+    processors = costs.processor * load.processors
     links = traffic(costs) * load.bytes_s / around.link_bytes_s
     return Option(written, promised, costs, recovery_s, refused, processors + links)
 

@@ -60,12 +60,12 @@ def _remembered_rows(load: QueryLoad) -> float:
 
 def _copying(load: QueryLoad, around: Machines, bytes_s: float) -> float:
     """Return the processor time of copies, as a share of the time that rows take."""
-    return bytes_s * around.page_byte_s / (load.rate * load.processing_s)
+    return bytes_s * around.page_byte_s / load.processors
 
 
 def _storing(load: QueryLoad, around: Machines, interval_s: float) -> float:
     """Return the processor time of checkpoints or commits of all units, as a share of the time that rows take."""
-    return load.units * around.storing_processor_s / interval_s / (load.rate * load.processing_s)
+    return load.units * around.storing_processor_s / interval_s / load.processors
 
 
 def _amnesia(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
@@ -118,11 +118,6 @@ def _cec(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     return Estimate(processor, 0.0, files, load.bytes_s * remembered_s, recovery_s)
 
 
-def _flux(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
-    pair = _active_standby(load, around, parameters)
-    return Estimate(pair.processor, pair.links, 0.0, pair.memory_bytes, pair.recovery_s)
-
-
 def _peer_ring(load: QueryLoad, around: Machines, parameters: Parameters) -> Estimate:
     unit, backups = _unit(load, around, parameters), parameters.neighbours
     links = backups * (1.0 + load.changed_bytes_s / load.bytes_s)
@@ -139,6 +134,6 @@ _FORMS: Mapping[str, Callable[[QueryLoad, Machines, Parameters], Estimate]] = {
     "ActiveStandby": _active_standby,
     "SGuard": _sguard,
     "CEC": _cec,
-    "Flux": _flux,
+    "Flux": _active_standby,
     "PeerRing": _peer_ring,
 }

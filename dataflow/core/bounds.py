@@ -63,5 +63,7 @@ class Bounds:
             raise InvalidQuery(f"Bounds(page_bytes={self.page_bytes!r}): pages have {sizes} bytes")
         for each in fields(self):
             value = getattr(self, each.name)
-            if not is_number(value) or not value > 0:
-                raise InvalidQuery(f"Bounds({each.name}={value!r}): it has to be above 0")
+            whole = isinstance(each.default, int)
+            if not is_number(value, whole=whole) or not value > 0:
+                number = "a whole number above 0" if whole else "above 0"
+                raise InvalidQuery(f"Bounds({each.name}={value!r}): it has to be {number}")

@@ -19,14 +19,14 @@ class CaptureSchedule:
 
     def __init__(self, technique: Technique, now_s: float) -> None:
         self._interval_s = technique.interval_s
-        #: A log is first committed immediately. The first checkpoint waits until rows have arrived.
+        # A log is first committed immediately. The first checkpoint is due after one interval.
         self._logs = technique.stores is Storage.WINDOW_LOG
         self._due_s = now_s if self._logs else now_s + self._interval_s
         # True if the next capture should be taken early, but not before `_earliest_s`.
         self._hurries = False
         self._earliest_s = now_s
         self._number = 0
-        self._covered: Positions | None = None if self._logs else {}
+        self._covered: Positions | None = None
         # The positions covered by the capture that is being stored.
         self._storing: Positions | None = None
         # True if the last capture was not stored. The next one then follows after a short delay instead of an

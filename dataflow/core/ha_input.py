@@ -251,9 +251,9 @@ class HAInput:
         return Ack(self.stream, self._consumer, self._incarnation, level, upto)
 
     def acknowledged(self) -> list[Ack]:
-        """Return the last acknowledgement, to repeat it to a producer that restarted or did not receive it.
+        """Return the last acknowledgement of each stage, for a producer that restarted or did not receive them.
 
-        Without it, the producer may keep so many rows that it has no room for the next ones.
+        Without them, the producer may keep so many rows that it has no room for the next ones.
         """
         return [self.acknowledge(level, upto) for level, upto in self._acknowledged.items()]
 

@@ -15,8 +15,8 @@ from .determinants import EventLog
 from .effects import Effect, SendMessage
 from .messages import CONTROLLER, EventsHappened, EventsKept, HistoryPart, HistoryWanted
 from .query_recovery import QueryRecovery
-from .unit import HAUnit
 from .unit_history import HistoryReader
+from .units.unit import HAUnit
 
 
 class Histories:

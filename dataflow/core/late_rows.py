@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from .effects import Effect, SendMessage
 from .messages import CONTROLLER, RowsLate
-from .unit import HAUnit
+from .units.unit import HAUnit
 
 
 class LateRowReports:

@@ -239,7 +239,7 @@ class RestartPointRecorded:
 
 @dataclass(frozen=True, slots=True)
 class UnitStopped:
-    """A unit cannot continue, because an operator raised an error or rows that it needs are lost."""
+    """A unit cannot continue: an operator raised an error, its state cannot be loaded, or rows are lost."""
 
     unit: str
     incarnation: int

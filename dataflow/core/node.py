@@ -33,7 +33,7 @@ from .messages import (
 )
 from .node_units import NodeUnits
 from .query_recovery import QueryRecovery
-from .unit import HAUnit
+from .units.unit import HAUnit
 
 
 class NodeCore:
@@ -235,7 +235,7 @@ class NodeCore:
             self.has_work = True
 
     def _kept_up(self, now_s: float, unit: HAUnit) -> list[Effect]:
-        """Capture the checkpoint or the copy that is due. If a state cannot be captured, stop the query."""
+        """Capture the checkpoint or the copy that is due. If the state cannot be captured, stop the unit."""
         effects: list[Effect] = []
         upkeep, pairs = self._units.upkeep[unit.name], self._units.pairs
         try:
@@ -250,7 +250,7 @@ class NodeCore:
         return effects
 
     def _guarded(self, unit: HAUnit, call: Callable[[], None]) -> list[Effect]:
-        """Run an action of a unit. If it fails, stop the unit and with it the query."""
+        """Run an action of a unit. If it fails, stop the unit."""
         try:
             call()
         except PeacefsError as error:

@@ -18,9 +18,9 @@ from .histories import Histories
 from .messages import CONTROLLER, PairMessage, Placement, UnitPlacement, UnitRecovered, UnitStopped
 from .pairs import Pairs
 from .query_recovery import QueryRecovery
-from .unit import HAUnit
-from .unit_start import UnitStart
 from .unit_upkeep import UnitUpkeep
+from .units.start import UnitStart
+from .units.unit import HAUnit
 
 
 class NodeUnits:
@@ -221,7 +221,7 @@ class NodeUnits:
             yield SendMessage(CONTROLLER, UnitRecovered(unit.name, unit.incarnation, load_us, replay_us))
 
     def stop(self, unit: HAUnit, reason: str) -> Effect:
-        """Drop a unit that cannot continue, and stop the query."""
+        """Drop a unit that cannot continue. The controller then stops the query, unless another node can go on."""
         self.drop(unit.name)
         return SendMessage(CONTROLLER, UnitStopped(unit.name, unit.incarnation, reason))
 

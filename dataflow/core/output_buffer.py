@@ -92,12 +92,6 @@ class OutputBuffer:
         self._ranges(mark).add(first, last)
         self._release(first, last)
 
-    def ack_all(self, mark: Mark) -> None:
-        """Set `mark` on all rows in the buffer, for a dead destination (Flux 3.3.2)."""
-        for batch in self._batches:
-            self._ranges(mark).add(batch.first, batch.last)
-        self._release_all()
-
     def reset(self, destination: str) -> None:
         """Move the cursor of `destination` back to the first row that it has not acknowledged (Flux 3.4)."""
         self._cursors.pop(destination, None)
@@ -109,7 +103,7 @@ class OutputBuffer:
     # -- retention ---------------------------------------------------------------------------------------
 
     def retain_until(self, retention: frozenset[Mark]) -> None:
-        """Change the retention rule: drop rows that have all marks of `retention`."""
+        """Change the retention rule, for example without a dead destination (Flux 3.3.2)."""
         self._retention = retention
         self._release_all()
 

@@ -2,7 +2,7 @@
 
 - *Copies* of the unit's state in pieces: first all pages, then, for a passive standby, the changed pages. A copy
   is captured between two batches and sent while the unit continues, so that the primary never stops (HA 5.1).
-- *Events* of a unit that is not deterministic. Output that depends on them is held back until the standby has
+- *Events* of an arbitrary unit. Output that depends on them is held back until the standby has
   them.
 - The rows of the output that consumers have, so that an active standby drops them (HA 5.3).
 """
@@ -32,7 +32,7 @@ from .messages import (
     TrimOutput,
 )
 from .query_recovery import UnitRecovery
-from .unit import HAUnit
+from .units.unit import HAUnit
 
 # Size of a piece of a copy, and the maximum number of pieces in transit.
 dataflow_copy_piece_bytes: Final = 1 * MIB

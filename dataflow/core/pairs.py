@@ -28,7 +28,7 @@ from .messages import (
 from .pair_primary import PrimaryHalf
 from .pair_standby import StandbyHalf
 from .query_recovery import QueryRecovery
-from .unit import HAUnit
+from .units.unit import HAUnit
 
 # Maximum number of kept messages for standbys that the node does not know yet.
 dataflow_early_messages_max: Final = 4096

@@ -68,7 +68,7 @@ class UnitPlaces:
     # -- changes ---------------------------------------------------------------------------------------------
 
     def change(self, unit: str, where: UnitPlacement) -> None:
-        """Change a unit's place, and announce the change."""
+        """Change a unit's place. The placement gets a new version, which the controller announces."""
         units = {**self.placement.units, unit: where}
         self.placement = Placement(self.placement.version + 1, units, self._members.addresses)
 
@@ -137,7 +137,8 @@ class UnitPlaces:
     def give_standbys(self, fresh: Collection[str]) -> None:
         """Give each unit a standby on another node, if there is one.
 
-        Standbys of `fresh` units begin together with the unit.
+        Standbys of `fresh` units begin together with the unit. Lost halves of a pair of equals are left to
+        `bring_back`.
         """
         for unit in self._replicas:
             where = self[unit]

@@ -12,7 +12,7 @@ from .capture_schedule import CaptureSchedule
 from .effects import Effect, SendMessage, StoreCheckpoint
 from .exchange import Exchange
 from .messages import CONTROLLER, RestartPointReached
-from .unit import HAUnit
+from .units.unit import HAUnit
 
 
 class UnitUpkeep:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +21,7 @@ from peacefs.state.checkpoints.memory_store import MemoryStore
 from peacefs.state.checkpoints.store import CheckpointStore as PageStore
 
 from .driver_fence import DirectoryFence, DriverFence, MemoryFence
+from .durable_files import replace_file
 
 RECORD = "query.json"
 #: The directory of units' logs, beside the checkpoints.
@@ -140,21 +140,8 @@ class DirectoryCheckpoints:
 
     def record(self, record: bytes) -> None:
         with contextlib.nullcontext() if self._fence is None else self._fence.delivery():
-            self._write_record(record)
-
-    def _write_record(self, record: bytes) -> None:
-        self._root.mkdir(parents=True, exist_ok=True)
-        staged = self._root / f".{RECORD}"
-        with staged.open("wb") as file:
-            file.write(record)
-            file.flush()
-            os.fsync(file.fileno())
-        staged.rename(self._root / RECORD)
-        directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+            self._root.mkdir(parents=True, exist_ok=True)
+            replace_file(self._root / RECORD, record, staged=f".{RECORD}")
 
     def recorded(self) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):

@@ -23,6 +23,8 @@ from typing import Final, Protocol
 
 from peacefs.protocol.errors import RunSuperseded, StartupError
 
+from .durable_files import replace_file
+
 # How long a new driver waits for the end of a delivery of the previous one.
 dataflow_delivery_s_max: Final = 30.0
 
@@ -144,9 +146,7 @@ class DirectoryFence:
             "pid": os.getpid(),
             "since": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
         }
-        staged = self._root / f"{_DRIVER}.{self._run}"
-        staged.write_text(json.dumps(driver))
-        staged.rename(self._root / _DRIVER)
+        replace_file(self._root / _DRIVER, json.dumps(driver).encode(), staged=f"{_DRIVER}.{self._run}")
         self._lock.wait_for_others(_described(older))
         self.check()
 
@@ -155,9 +155,13 @@ class DirectoryFence:
         if youngest.get("run") == self._run:
             return
         if not youngest:
+            file = self._root / _DRIVER
+            gone = (
+                f"{file} was deleted or damaged" if self._root.is_dir() else "the directory was deleted or renamed"
+            )
             raise RunSuperseded(
-                f"this driver of the query in {self._root} may write no more: the directory was deleted or "
-                "renamed. Nothing was changed; begin the query again"
+                f"this driver of the query in {self._root} may write no more: {gone}. Nothing was changed; begin the "
+                "query again"
             )
         raise RunSuperseded(
             f"this driver of the query in {self._root} may write no more: another one has taken over "
@@ -176,9 +180,10 @@ class DirectoryFence:
         """Do nothing: nobody waits for long."""
 
     def _driver(self) -> dict[str, object]:
+        """Return the youngest driver; empty if there is none, or its file is damaged."""
         try:
             found = json.loads((self._root / _DRIVER).read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -194,4 +199,6 @@ def lock_of_this_host(name: str) -> DeliveryLock:
 
 
 def _described(driver: dict[str, object]) -> str:
+    if not driver:
+        return "an unknown process"
     return f"process {driver.get('pid')} on {driver.get('host')}, since {driver.get('since')} UTC"

@@ -134,9 +134,8 @@ class EdgeRun(HostedRun):
         )
         self._announced: Placement | None = None
         self._late_rows = LateRowCounts()
-        # One thread per node waits for it, one per source reads it, one checks for other drivers, and the rest
-        # delete checkpoints.
-        super().__init__(network.name, threads=pool.count + len(sources) + 3, observer=options.observer)
+        # One thread per node waits for it, one checks for other drivers, and two delete and look up checkpoints.
+        super().__init__(network.name, threads=pool.count + 3, observer=options.observer)
         self._thread.start()
 
     # -- for the user -----------------------------------------------------------------------------------

@@ -1,15 +1,13 @@
-"""The interface of hosts, which run queries."""
+"""What a program gives to a host: sources, sinks, and meters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import pyarrow as pa
 
 from peacefs.dataflow.core.messages import Message
-from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.recovery.technique import Technique
 
 #: Rows of a source, in order. They are read as fast as the query processes them.
 Source = Iterable[pa.RecordBatch]
@@ -31,22 +29,3 @@ class RowMeter(Protocol):
     def counter(self, node: str) -> Callable[[str, int], None]:
         """Return a function to be called with a stream and the number of rows that a process sends of it."""
         ...
-
-
-class RunningQuery(Protocol):
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until every sink has received its last row.
-
-        Raises QueryFailed if the query stopped, and TimeoutError if it has not ended in time.
-        """
-        ...
-
-    def close(self) -> None:
-        """Stop everything that still runs."""
-        ...
-
-
-class Host(Protocol):
-    def start(
-        self, network: Network, technique: Technique, sources: Mapping[str, Source], sinks: Mapping[str, Sink]
-    ) -> RunningQuery: ...

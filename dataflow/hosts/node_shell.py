@@ -77,7 +77,7 @@ class NodeShell(ABC):
 
     @abstractmethod
     def _tick(self, now_s: float) -> Collection[str] | None:
-        """Update the time. Return the addresses that must know that the node is alive."""
+        """Update the time. Return the addresses that must know that the node is alive; None before it begins."""
 
     @abstractmethod
     def _received(self, peer: str, message: Any) -> None: ...

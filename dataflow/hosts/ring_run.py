@@ -87,7 +87,7 @@ class RingRun(HostedRun):
         self._lost: set[str] = set()
         self._figures: dict[str, NodeFigures] = {}
         self._begun = threading.Event()
-        super().__init__(network.name, threads=2 * pool.count + len(sources) + 2, observer=options.observer)
+        super().__init__(network.name, threads=pool.count, observer=options.observer)
         self._thread.start()
 
     # -- for the user -----------------------------------------------------------------------------------

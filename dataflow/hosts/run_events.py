@@ -15,7 +15,7 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True)
 class UnitsPlaced:
-    """Units began on nodes: unit -> (node, incarnation)."""
+    """The places of units, or of their standbys, have changed: unit -> (node, incarnation)."""
 
     units: dict[str, tuple[str, int]]
 
@@ -37,7 +37,7 @@ class RecoveryMeasured:
 
 @dataclass(frozen=True, slots=True)
 class StandbyMissing:
-    """A unit continues without a standby, because no node is free."""
+    """A unit continues without a standby, since no node is free or a new half has not caught up."""
 
     unit: str
 

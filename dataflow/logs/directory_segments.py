@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound
+from peacefs.runtime.disk_files import sync_directory
 
 from .segments import SegmentAppend, SegmentFile, directory_name, stream_name
 
@@ -67,7 +68,7 @@ class DirectorySegments:
             for descriptor in opened:
                 os.fdatasync(descriptor)
             for directory in created:
-                _fsync_directory(directory)
+                sync_directory(str(directory))
         finally:
             for descriptor in opened:
                 os.close(descriptor)
@@ -109,7 +110,7 @@ class DirectorySegments:
         path = self._path(stream, segment)
         path.unlink(missing_ok=True)
         if path.parent.is_dir():
-            _fsync_directory(path.parent)
+            sync_directory(str(path.parent))
 
     def _path(self, stream: str, segment: int) -> Path:
         return self._root / directory_name(stream) / f"{segment:020}{_SUFFIX}"
@@ -134,11 +135,3 @@ class _LocalFile:
 
 def _gone(stream: str, segment: int) -> FileNotFound:
     return FileNotFound(f"segment {segment} of stream {stream!r} is gone: it was trimmed")
-
-
-def _fsync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

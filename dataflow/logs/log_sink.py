@@ -36,7 +36,10 @@ class LogSink:
     def __init__(
         self, network: Network, sink: str, address: str, *, coordinator: str | None = None, user: str | None = None
     ) -> None:
-        """Open the log. Raises InvalidQuery if the sink does not exist, or a rerun could give other rows."""
+        """Check the sink; `with` then opens the log.
+
+        Raises InvalidQuery if the query has no such sink, or if a rerun could give other rows.
+        """
         found = [each for each in network.sinks if each.name == sink]
         if not found:
             names = ", ".join(repr(each.name) for each in network.sinks)

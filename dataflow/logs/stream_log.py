@@ -58,9 +58,9 @@ class StreamLogs:
         segment_bytes: int = stream_log_segment_bytes,
         verify: bool = True,
     ) -> None:
-        """`verify`: read a log completely when it is opened.
+        """`verify`: read the last segment of a log completely when the log is opened.
 
-        If False, only its ends are read, unless the tail is torn.
+        If False, only the ends of that segment are read, unless the tail is torn.
         """
         self._store = store
         self._segment_bytes = segment_bytes

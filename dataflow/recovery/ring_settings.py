@@ -18,8 +18,8 @@ ring_busy_high: Final = 0.8
 ring_busy_low: Final = 0.5
 # How often a node checks whether it has too much or too little to do.
 ring_balance_s: Final = 1.0
-# Maximum number of tuples that a node keeps for others, of results that the sink has not taken, and of batches
-# that a mapper keeps.
+# Maximum bytes of the tuples that a node keeps for others, of the results that the sink has not taken, and of the
+# batches that a mapper keeps.
 ring_backup_bytes_max: Final = 512 * MIB
 ring_results_bytes_max: Final = 64 * MIB
 ring_mapper_bytes_max: Final = 64 * MIB

@@ -157,7 +157,7 @@ class Technique:
 
     @property
     def precise(self) -> bool:
-        """True if the output after a failure is one that a run without a failure could give."""
+        """True if repeatable operators give the output of a run without a failure."""
         return self.gives[OperatorClass.REPEATABLE] is Recovery.PRECISE
 
     @property

@@ -10,7 +10,7 @@ both slots. Pairs that lost a half get a new one on a standby node, one at a tim
 
 from __future__ import annotations
 
-from peacefs.dataflow.limits import dataflow_tick_s
+from peacefs.dataflow.limits import dataflow_acknowledge_interval_s_max, dataflow_tick_s
 from peacefs.dataflow.model.numbers import check_count, is_number
 from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.dataflow.recovery.technique import PRECISE_UNLESS_ARBITRARY, PairPlacing, Replicas, Technique
@@ -39,7 +39,7 @@ def Flux(
         name="flux",
         retention=RowStage.RECEIVED,
         replicas=Replicas.EQUALS,
-        interval_s=checked_interval("Flux", interval_s, longest_s=60.0),
+        interval_s=checked_interval("Flux", interval_s, longest_s=dataflow_acknowledge_interval_s_max),
         pairs=PairPlacing(standby_nodes, catch_up_after_s),
         gives=PRECISE_UNLESS_ARBITRARY,
     )

@@ -11,7 +11,7 @@ from peacefs.dataflow.recovery.ring_settings import RingArrangement, RingPlan, R
 from peacefs.dataflow.recovery.technique import ALWAYS_DIVERGENT, ALWAYS_GAP, Replicas, Technique
 from peacefs.protocol.errors import InvalidQuery
 
-# Maximum number of neighbours that keep a copy. Each one costs as much as the first.
+# Maximum number of neighbours that keep a copy.
 ring_neighbours_max: Final = 8
 _LONGEST_S = 86_400.0
 
@@ -35,7 +35,7 @@ def PeerRing(
     exactly_once   False: a take-over may count tuples again, as in the paper
     checkpoint_s   how often state is sent to the neighbours
     latency_s      for at least once: maximum difference of mappers' clocks, and maximum transit time of a tuple
-    silence_s      silence after which a neighbour is dead; the death of a process is noticed at once
+    silence_s      silence after which a neighbour is dead; at most half a second if its process has ended
     balances       nodes relieve each other and take spares automatically; `shrinks`: and leave
     arrangement    racks, tokens and spares: `RingArrangement(rack_of={...}, tokens={...}, spares=n)`
     """

@@ -4,8 +4,8 @@ A checkpoint is taken every interval, and earlier if producers would run out of 
 one.
 
 After a failure any node loads the latest checkpoint, and asks the producers for all rows after it. Rows that it
-produces again have the same numbers as before, so that consumers drop them: recovery is precise. A unit that is
-not deterministic repeats its events since the checkpoint; the controller keeps these before output is sent (HA 6).
+produces again have the same numbers as before, so that consumers drop them: recovery is precise. An
+arbitrary unit repeats its events since the checkpoint; the controller keeps these before output is sent (HA 6).
 With `precise=False` a recovered unit begins a new numbering, and consumers get rows again.
 """
 

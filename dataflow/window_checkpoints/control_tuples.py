@@ -63,7 +63,7 @@ class CommitDetail(msgspec.Struct, frozen=True):
     """The result row of a commit. Rows of outputs up to `results` are logged; rows above `floors` are needed."""
 
     place: CommitPlace
-    #: The outputs as `unit_edges` describes them.
+    #: The outputs as `stored_edges` describes them.
     outputs: dict[str, Any]
     #: The place from which the inputs are replayed: that of the commit with the oldest tuple that counts.
     since: CommitPlace

@@ -202,7 +202,9 @@ def test_host_that_cannot_run_is_refused(change: dict[str, Any], said: str, tmp_
         host.start(network_of(OperatorClass.REPEATABLE), Amnesia(), {"in": []}, {"out": print})
 
 
-@pytest.mark.parametrize("bounds", [{"page_bytes": 1000}, {"credit_bytes": 0}, {"heartbeat_s": None}])
+@pytest.mark.parametrize(
+    "bounds", [{"page_bytes": 1000}, {"credit_bytes": 0}, {"heartbeat_s": None}, {"events_per_turn": 1.5}]
+)
 def test_bounds_in_which_nothing_fits_are_refused(bounds: dict[str, Any]) -> None:
     (name,) = bounds
     with pytest.raises(InvalidQuery, match=rf"Bounds\({name}=.*\): "):

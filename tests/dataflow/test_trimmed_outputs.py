@@ -10,9 +10,9 @@ from support.dataflows import arbitrary, input_rows, repeatable
 from peacefs.dataflow.core.bounds import Bounds, BufferBounds
 from peacefs.dataflow.core.messages import Ack, Data, Subscribed
 from peacefs.dataflow.core.query_recovery import QueryRecovery
-from peacefs.dataflow.core.unit import HAUnit
 from peacefs.dataflow.core.unit_output import make_output
-from peacefs.dataflow.core.unit_start import UnitStart
+from peacefs.dataflow.core.units.start import UnitStart
+from peacefs.dataflow.core.units.unit import HAUnit
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.model.batches import Batch, Position

@@ -233,6 +233,19 @@ def test_driver_does_not_take_over_in_the_middle_of_a_delivery(
         DirectoryCheckpoints(tmp_path).begin_run()
 
 
+@pytest.mark.parametrize("damaged", [b"", b'{"run": "0', b"\xff", b"[]"])
+def test_damaged_name_of_the_driver_stops_it_and_lets_the_next_one_begin(damaged: bytes, tmp_path: Path) -> None:
+    """The file that names the driver may be empty or torn after the machine has crashed."""
+    checkpoints, fence = DirectoryCheckpoints(tmp_path).begin_run()
+    (tmp_path / ".driver").write_bytes(damaged)
+    with pytest.raises(RunSuperseded, match=r"\.driver was deleted or damaged"):
+        fence.check()
+    with pytest.raises(RunSuperseded, match=r"\.driver was deleted or damaged"):
+        checkpoints.record(b"late")
+    _, following = DirectoryCheckpoints(tmp_path).begin_run()
+    following.check()
+
+
 def test_driver_that_is_refused_does_not_take_over(tmp_path: Path) -> None:
     """Started by mistake, or with another query, it does not disturb the running driver."""
 

@@ -15,8 +15,8 @@ from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.bounds import Bounds, BufferBounds
 from peacefs.dataflow.core.messages import Data, Subscribed
 from peacefs.dataflow.core.query_recovery import QueryRecovery
-from peacefs.dataflow.core.unit import HAUnit
-from peacefs.dataflow.core.unit_start import UnitStart
+from peacefs.dataflow.core.units.start import UnitStart
+from peacefs.dataflow.core.units.unit import HAUnit
 from peacefs.dataflow.hosts.checkpoint_store import MemoryCheckpoints
 from peacefs.dataflow.hosts.unit_states import UnitStates
 from peacefs.dataflow.logs.segments import MemorySegments, SegmentAppend

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
+from peacefs.dataflow.core.ha_input import HAInput
 from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.model.phases import Phases
 from peacefs.dataflow.model.reasons import reason_of
@@ -17,7 +18,6 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import OperatorFailed
 
 from .causes import UnitCauses
-from .ha_input import HAInput
 
 #: A batch that leaves the unit, and its stream.
 Made = tuple[str, pa.RecordBatch]

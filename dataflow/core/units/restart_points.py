@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from peacefs.dataflow.core.ha_input import HAInput
+from peacefs.dataflow.core.ha_output import HAOutput
+from peacefs.dataflow.core.restart_point import RestartPoint
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.phases import Phases, pack
 from peacefs.dataflow.model.row_stage import RowStage
 
 from .causes import UnitCauses, added
-from .ha_input import HAInput
-from .ha_output import HAOutput
-from .restart_point import RestartPoint
 
 
 class RestartPoints:

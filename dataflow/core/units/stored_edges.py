@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from peacefs.dataflow.core.ha_input import HAInput
+from peacefs.dataflow.core.ha_output import HAOutput, OutputContents
+from peacefs.dataflow.core.output_buffer import Mark
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.row_stage import RowStage
-
-from .ha_input import HAInput
-from .ha_output import HAOutput, OutputContents
-from .output_buffer import Mark
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
+from peacefs.dataflow.core.ha_output import HAOutput
 from peacefs.dataflow.model.batches import Position
-
-from .ha_output import HAOutput
 
 Positions = Mapping[str, Position]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from peacefs.dataflow.core.ha_input import HAInput
+from peacefs.dataflow.core.ha_output import HAOutput
+from peacefs.dataflow.core.messages import sequence_of
 from peacefs.dataflow.limits import dataflow_copy_number_bits as copy_number_bits
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 
-from .ha_input import HAInput
-from .ha_output import HAOutput
-from .messages import sequence_of
-from .unit_edges import describe
+from .stored_edges import describe
 
 
 class UnitCaptures:

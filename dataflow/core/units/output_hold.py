@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from .ha_output import HAOutput
+from peacefs.dataflow.core.ha_output import HAOutput
 
 
 class OutputHold:

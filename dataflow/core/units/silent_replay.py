@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .ha_input import HAInput
-from .restart_point import InputPoint, RestartPoint
+from peacefs.dataflow.core.ha_input import HAInput
+from peacefs.dataflow.core.restart_point import InputPoint, RestartPoint
 
 
 class SilentReplay:

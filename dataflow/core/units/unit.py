@@ -13,27 +13,27 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
+from peacefs.dataflow.core.bounds import BufferBounds
+from peacefs.dataflow.core.determinants import EventKind, EventLog, UnitEvent
+from peacefs.dataflow.core.ha_input import HAInput
+from peacefs.dataflow.core.ha_output import too_much_retained
+from peacefs.dataflow.core.query_recovery import QueryRecovery
+from peacefs.dataflow.core.replicas import replica
+from peacefs.dataflow.core.restart_point import RestartPoint
+from peacefs.dataflow.core.unit_output import make_output
 from peacefs.dataflow.model.batches import OLDEST, START, Position
 from peacefs.dataflow.query.network import UnitPlan
 from peacefs.dataflow.recovery.technique import Replicas, Technique
 from peacefs.dataflow.unit_state.interface import StateCapture, UnitState
 from peacefs.protocol.errors import OperatorFailed
 
-from .bounds import BufferBounds
-from .determinants import EventKind, EventLog, UnitEvent
-from .ha_input import HAInput
-from .ha_output import too_much_retained
+from .captures import UnitCaptures
+from .operators import UnitOperators
 from .output_hold import OutputHold
-from .query_recovery import QueryRecovery
-from .replicas import replica
-from .restart_point import RestartPoint
 from .restart_points import RestartPoints
 from .silent_replay import SilentReplay
-from .unit_captures import UnitCaptures
-from .unit_edges import UnitEdges, read
-from .unit_operators import UnitOperators
-from .unit_output import make_output
-from .unit_start import UnitStart
+from .start import UnitStart
+from .stored_edges import UnitEdges, read
 from .watermarks import TrimmedOutputs
 
 

@@ -16,15 +16,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from peacefs.dataflow.core.ha_input import HAInput
+from peacefs.dataflow.core.ha_output import HAOutput
+from peacefs.dataflow.core.restart_point import InputPoint, RestartPoint
 from peacefs.dataflow.model.batches import Position
 from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.model.phases import Phases
 from peacefs.dataflow.model.row_stage import RowStage
 from peacefs.dataflow.query.network import UnitPlan
-
-from .ha_input import HAInput
-from .ha_output import HAOutput
-from .restart_point import InputPoint, RestartPoint
 
 # Maximum number of remembered points of a unit: where rows arrived, and where the unit could begin.
 dataflow_causes_max: Final = 4096

@@ -6,9 +6,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from peacefs.dataflow.core.restart_point import RestartPoint
 from peacefs.dataflow.model.phases import Phases
-
-from .restart_point import RestartPoint
 
 
 @dataclass(frozen=True)
