@@ -1,6 +1,6 @@
 # Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
 .PHONY: help setup demo test check check-fast style types architecture kernels modules classes contract \
-    bench screenshots wheel deb containers release clean
+    bench screenshots site wheel deb containers release clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +24,7 @@ help:
 	@echo 'make site    the documentation as a site, in build/site'
 	@echo 'make wheel   the package as a wheel, in dist'
 	@echo 'make deb     the package for Debian, in dist; docs/install.md'
-	@echo 'make release  the same, checked and tried, with its sdist and notes; CONTRIBUTING.md'
+	@echo 'make release  the wheel, checked and tried, with its sdist and notes; CONTRIBUTING.md'
 	@echo 'make clean   removes what the other targets made'
 
 setup: $(READY)

@@ -1,4 +1,4 @@
-"""Every decision page has a tracer, in `tracers/` or as a code block of the page, and every tracer runs."""
+"""Every decision page has a tracer in `tracers/`, and every tracer runs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ _PAGES = sorted((Path(__file__).parent.parent / "docs" / "decisions").glob("0*.m
 
 
 def _tracer(page: Path) -> str:
-    """Return the tracer of a page: a separate file, or the only Python block in the page."""
-    file = page.parent / "tracers" / f"{page.name[:4]}.py"
-    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-    (tracer,) = [file.read_text(), *blocks] if file.exists() else blocks
-    return tracer
+    return (page.parent / "tracers" / f"{page.name[:4]}.py").read_text()
 
 
 def _marked(page: Path) -> object:
@@ -45,19 +41,22 @@ def test_the_tracer_of_a_decision_runs(page: Path, tmp_path: Path, request: pyte
     assert done.returncode == 0, done.stderr
 
 
-def test_the_index_names_every_page() -> None:
+def test_the_index_names_every_page_by_its_title() -> None:
     index = (_PAGES[0].parent / "README.md").read_text()
-    assert re.findall(r"\((0\d+-[a-z0-9-]+\.md)\)", index) == [page.name for page in _PAGES]
+    titles = [(page.name, page.read_text().splitlines()[0].partition(". ")[2]) for page in _PAGES]
+    assert re.findall(r"\((0\d+-[a-z0-9-]+\.md)\) \| (.+) \|$", index, re.MULTILINE) == titles
 
 
-def test_every_tracer_belongs_to_a_page() -> None:
+def test_every_page_and_its_tracer_belong_together() -> None:
     tracers = {path.stem for path in (_PAGES[0].parent / "tracers").glob("*.py")}
-    assert tracers <= {page.name[:4] for page in _PAGES}
+    assert tracers == {page.name[:4] for page in _PAGES}
+    for page in _PAGES:
+        assert f"Tracer: [{page.name[:4]}.py](tracers/{page.name[:4]}.py)" in page.read_text(), page.name
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
 def test_a_decision_is_short_and_says_context_decision_and_consequences(page: Path) -> None:
-    text = re.sub(r"^```python\n.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = page.read_text()
     assert len(text.split()) <= 500
     parts = re.findall(r"^(?:## |\*\*)(Context|Deci|Consequences)", text, re.MULTILINE)
     assert set(parts) == {"Context", "Deci", "Consequences"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -83,7 +84,7 @@ class Engine:
         tree = self._directory / "base"
         if not (tree / "usr/local/bin/pip").exists():
             shutil.rmtree(tree, ignore_errors=True)
-            release = _code_name()
+            release = platform.freedesktop_os_release()["VERSION_CODENAME"]
             self.outside(f"debootstrap --variant=minbase --include={_BASE_INCLUDES} {release} {tree}", 1200)
             # As in the real one, pip installs below /usr/local. The index may have a certificate of its own.
             self.outside(f"chroot {tree} python3 -m venv /usr/local")
@@ -114,11 +115,6 @@ class Engine:
             "PATH": f"{self._shims}:{os.environ['PATH']}",
             "CONTAINERS_CONF": str(self._directory / "containers.conf"),
         }
-
-
-def _code_name() -> str:
-    lines = Path("/etc/os-release").read_text().splitlines()
-    return next(line.partition("=")[2].strip('"') for line in lines if line.startswith("VERSION_CODENAME="))
 
 
 def run(

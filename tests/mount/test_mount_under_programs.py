@@ -123,7 +123,7 @@ def test_sqlite_works_staged_and_rolls_back(here: Path, home: str, files: PeaceF
 
 
 @pytest.mark.parametrize("way", ["write", "randwrite", "randrw"])
-def test_fio_reads_what_it_has_written(here: Path, way: str) -> None:
+def test_fio_reads_what_it_has_written(here: Path, tmp_path: Path, way: str) -> None:
     run(
         "fio",
         "--name=verified",
@@ -135,6 +135,8 @@ def test_fio_reads_what_it_has_written(here: Path, way: str) -> None:
         "--do_verify=1",
         "--verify_fatal=1",
         "--fsync=20",
+        # fio leaves the state of its verification in its working directory.
+        cwd=tmp_path,
     )
 
 

@@ -6,6 +6,7 @@ they are the locked ones, and debootstrap makes a host with only the package's d
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -44,6 +45,8 @@ def newer(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(["dpkg-deb", "--raw-extract", package, unpacked], check=True)
     control = unpacked / "DEBIAN" / "control"
     control.write_text(control.read_text().replace(f"Version: {__version__}\n", f"Version: {_NEXT}\n"))
+    options = unpacked / "etc" / "peacefs" / "coordinator.env"
+    options.write_text(options.read_text() + "#PEACEFS_NEW_OPTION=\n")
     subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", unpacked, built], check=True)
     return built
 
@@ -56,8 +59,10 @@ def host(package: Path, newer: Path, tmp_path_factory: pytest.TempPathFactory) -
             pytest.skip("debootstrap is not here: on Debian `apt-get install debootstrap`")
         lower = tmp_path_factory.mktemp("debian") / "tree"
         included = "--include=systemd,systemd-sysv,python3"
+        # The package is built for the Python of this machine's Debian.
+        release = platform.freedesktop_os_release()["VERSION_CODENAME"]
         subprocess.run(
-            ["debootstrap", "--variant=minbase", included, _release(), lower],
+            ["debootstrap", "--variant=minbase", included, release, lower],
             check=True,
             timeout=_DEBIAN_TIMEOUT_S,
             capture_output=True,
@@ -67,12 +72,6 @@ def host(package: Path, newer: Path, tmp_path_factory: pytest.TempPathFactory) -
         (machines.desk_directory / "dist" / package.name).symlink_to(package)
         machines.run(f"scp {newer} root@node1:/root/next.deb")
         yield machines
-
-
-def _release() -> str:
-    """Return the code name of this machine's Debian, for whose Python the package is built."""
-    lines = Path("/etc/os-release").read_text().splitlines()
-    return next(line.partition("=")[2].strip('"') for line in lines if line.startswith("VERSION_CODENAME="))
 
 
 def active(host: Machines, *units: str) -> list[str]:
@@ -116,10 +115,13 @@ def test_package_is_upgraded_with_its_configuration_and_what_runs_is_restarted(h
         return host.on("node1", "systemctl show -P MainPID peacefs-coordinator peacefs-datanode").split()
 
     before = pids()
-    host.on("node1", "dpkg -i /root/next.deb && systemctl start peacefs-coordinator peacefs-datanode")
+    host.on(
+        "node1", "dpkg --force-confold -i /root/next.deb && systemctl start peacefs-coordinator peacefs-datanode"
+    )
     assert not set(before) & set(pids())
     assert _NEXT in host.on("node1", "dpkg-query -W peacefs")
     assert "--trash-minutes 60" in host.on("node1", "cat /etc/peacefs/coordinator.env")
+    assert "PEACEFS_NEW_OPTION" in host.on("node1", "cat /etc/peacefs/coordinator.env.dpkg-dist")
     assert host.on("node1", "peacefs cat /user/root/kept") == "kept\n"
 
 

@@ -149,6 +149,8 @@ def test_page_deletes_to_the_trash_and_puts_back(
         trashed = f"/user/{_ME}/.Trash/Current/work/a <b>&?#"
         assert files.read(f"{trashed}/notes") == b"twice" and not files.exists("/work/a <b>&?#")
         assert files.status(f"/user/{_ME}/.Trash").permission & 0o77 == 0
+        # The home that was made on the way is an ordinary directory, as after `peacefs rm`.
+        assert files.status(f"/user/{_ME}").permission == 0o755
         press(page, "Put back")
         press(page, "Put it back to /work/a <b>&?#")
         page.page.get_by_role("link", name="notes").wait_for()

@@ -176,13 +176,15 @@ function decisions(path, status) {
   ]);
 }
 
-/** As `peacefs rm` does; return where it is now. */
+/** Move a path to the trash, as `peacefs rm` does; return where it is now. */
 async function moveToTrash(path) {
   const { FsServerDefaults: defaults } = await ask(webhdfs("/"), { op: "GETSERVERDEFAULTS" });
   if (!defaults.trashInterval) throw new Error("This cluster has no trash (--trash-minutes of the coordinator): nothing is deleted.");
   const trash = (await ask(webhdfs("/"), { op: "GETTRASHROOT" })).Path;
   if (trash.startsWith(`${path}/`)) throw new Error(`${path} contains the trash.`);
   const wanted = `${trash}/Current${path}`;
+  // Only the trash is private: a home that is made here has the default permission.
+  await change(parentOf(trash), { op: "MKDIRS" });
   await change(parentOf(wanted), { op: "MKDIRS", permission: "700" });
   try {
     await rename(path, wanted);

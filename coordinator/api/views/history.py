@@ -46,8 +46,8 @@ class History(msgspec.Struct, frozen=True):
 class HistoryRecorder:
     """Makes samples of totals that are passed in with the time."""
 
-    def __init__(self, samples_max: int = history_samples_max) -> None:
-        self._samples: deque[HistorySample] = deque(maxlen=samples_max)
+    def __init__(self) -> None:
+        self._samples: deque[HistorySample] = deque(maxlen=history_samples_max)
         self._before: tuple[float, Totals] | None = None
 
     def record(self, now_s: float, at_ms: int, totals: Totals) -> None:
