@@ -22,12 +22,11 @@ from peacefs.runtime.connection_handshakes import open_connection
 from peacefs.runtime.secret import (
     SECRET_FILE_VARIABLE,
     find_secret_file,
-    is_loopback,
     read_again,
     read_secrets,
     require_secret_for,
 )
-from peacefs.runtime.tls import TlsIdentity, require_tls_for
+from peacefs.runtime.tls import TlsIdentity, require_plain_for, require_tls_for
 from peacefs.service.process import (
     keep_freed_memory,
     log_to_stderr,
@@ -61,7 +60,8 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
     addresses = [options.host, options.advertise or options.host]
     coordinators = [host for host, _port in (options.coordinator, *options.more_coordinators)]
     require_tls_for([*addresses, *coordinators], options.tls, no_tls=options.no_tls)
-    require_plain_text_for(options.hdfs_port, addresses, no_tls=options.no_tls)
+    if options.hdfs_port is not None:
+        require_plain_for("--hdfs-port", addresses, no_tls=options.no_tls)
     tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     if secret_file is None:
         raise StartupError(
@@ -69,16 +69,6 @@ def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
     uvloop.run(_serve(options, secret_file, tls, pace))
-
-
-def require_plain_text_for(hdfs_port: int | None, addresses: list[str], *, no_tls: bool) -> None:
-    """Check that the port for HDFS clients may be used without TLS. Raises StartupError."""
-    beyond = next((host for host in addresses if not is_loopback(host)), None)
-    if hdfs_port is not None and beyond is not None and not no_tls:
-        raise StartupError(
-            f"{beyond} is reachable from other machines, and HDFS's data transfer protocol has no TLS: leave out "
-            f"--hdfs-port, or say --no-tls if the network is trusted"
-        )
 
 
 async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity | None, pace: Pace | None) -> None:

@@ -80,7 +80,7 @@ def require_plain_for(option: str, addresses: list[str], *, no_tls: bool) -> Non
     if beyond is not None and not no_tls:
         raise StartupError(
             f"{option} has no TLS, because the protocols of HDFS have none, and {beyond} is reachable from other "
-            "machines: leave it away, or say --no-tls in place of the TLS files"
+            "machines: leave it out, or say --no-tls in place of the TLS files"
         )
 
 

@@ -26,7 +26,7 @@ class Coordinators:
         return self._each[self._at]
 
     def leave(self, one: CoordinatorAddress) -> None:
-        """Move on to the next coordinator, because `coordinator` does not lead or cannot be reached.
+        """Move on to the next coordinator, because `one` does not lead or cannot be reached.
 
         If several callers leave the same coordinator, only the first call counts.
         """

@@ -62,7 +62,8 @@ class Door:
         """Return why this coordinator may not send an answer that it has; None if it may.
 
         Check it when the answer is sent: the process may have been stopped for long since it let the call through,
-        and another one may have led. Changes are fenced by the journal.
+        and another one may have led. Changes are fenced by the journal. A call that changed nothing counts as a
+        read.
         """
         if not is_read:
             return None

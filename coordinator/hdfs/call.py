@@ -127,7 +127,7 @@ class OpenMethodCall(Watched):
             refusal = no_room()
         if refusal is None and self._door is not None and not self._method.is_of_any:
             # This process may have been suspended for long, and another coordinator may lead.
-            refusal = self._door.refusal(is_read=self._method.is_read)
+            refusal = self._door.refusal(is_read=self._method.is_read or not self.is_fenced)
         if refusal is not None:
             answer = refusal
         seconds = time.perf_counter() - self._began_s

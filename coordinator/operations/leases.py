@@ -1,8 +1,8 @@
 """Leases of files that are being extended: soft state, one writer per file. Pure: `now_s` is an argument.
 
 A lease is taken, renewed by each call of its holder, and released. If it was not renewed for `lease_s`, another
-writer may take it; until then its holder may go on. The numbers in the metadata (`namespace_append`), not this
-module, keep a former holder from doing harm.
+writer may take it; until then its holder may go on. The numbers in the metadata (`namespace/append.py`), not
+this module, keep a former holder from doing harm.
 
 A coordinator that has just started or taken over knows no leases. It treats the leases on record as held for
 `lease_s`. In this time their holders must give a sign of life.

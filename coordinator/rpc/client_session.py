@@ -318,9 +318,23 @@ class ClientLink(asyncio.Protocol):
             self._work()
 
     def _send_answers(self, refusal: ServiceUnready | None = None) -> None:
-        frames = []
         # Only complete calls show that the client is alive, not single bytes.
         self._heard_s = self._links.clock()
+        try:
+            frames = self._finish_calls(refusal)
+        except Exception:
+            # The caller has other connections to answer.
+            log.exception("an answer to a client on %s cannot be sent; its connection is closed", self._host)
+            self._unsent.clear()
+            self.abort()
+            frames = []
+        if not self._unsent:
+            self._links.answered(self)
+        self._send(frames)
+
+    def _finish_calls(self, refusal: ServiceUnready | None) -> list[bytes]:
+        """Return the answers to send now. If one must wait, have `answer` called when it need not any more."""
+        frames = []
         while self._unsent:
             call, reply, tag = self._unsent[0]
             if refusal is None and not call.is_undone and (needed := call.needed):
@@ -330,9 +344,7 @@ class ClientLink(asyncio.Protocol):
             self._unsent.popleft()
             frames.append(encode(call.finish(reply, refusal), tag=tag))
             refusal = None
-        else:
-            self._links.answered(self)
-        self._send(frames)
+        return frames
 
     def _expect_rest(self, begun_bytes: int) -> None:
         """Note how many bytes of an unfinished frame have arrived, for the memory limit.

@@ -248,7 +248,7 @@ class OpenCall(Watched):
             refusal = no_room()
         if refusal is None and self._door is not None:
             # This process may have been stopped, and another coordinator may have led.
-            refusal = self._door.refusal(is_read=is_read(message))
+            refusal = self._door.refusal(is_read=is_read(message) or not self.is_fenced)
         if refusal is not None:
             reply = Failure(refusal.code, refusal.message)
         seconds = time.perf_counter() - self._began_s

@@ -297,6 +297,21 @@ def test_calls_that_arrive_together_are_answered_in_one_write_without_a_task() -
     tell(story)
 
 
+def test_answer_that_cannot_be_sent_ends_its_connection_and_holds_up_no_other() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        (broken, nothing), (other, answered) = greeted_link(coordinator.links), greeted_link(coordinator.links)
+        # Over 16 MiB, which no frame may have.
+        broken.data_received(encode(GetLayout("200000")))
+        other.data_received(encode(GetLayout("0"), tag=1))
+        coordinator.links.answer()
+        assert nothing.is_aborted and not nothing.pieces
+        assert [frame.message for frame in answered.frames()] == [Layout(0, [])]
+        for link in (broken, other):
+            link.connection_lost(None)
+
+    tell(story)
+
+
 def test_after_so_many_calls_of_one_connection_others_have_their_turn() -> None:
     async def story(coordinator: Coordinator) -> None:
         link, writes = greeted_link(coordinator.links)

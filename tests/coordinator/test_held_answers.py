@@ -32,6 +32,7 @@ from peacefs.protocol.messages import (
     Message,
     Mkdirs,
     NameChanged,
+    RenamePath,
 )
 
 
@@ -44,13 +45,17 @@ class Caller:
         self._tag = 0
 
     def asks(self, *messages: Message) -> None:
-        """Send calls in one piece."""
+        """Send calls in one piece, and let the coordinator answer those that need not wait."""
+        self.sends(*messages)
+        self._links.answer()
+
+    def sends(self, *messages: Message) -> None:
+        """Send calls in one piece. They are carried out, and not answered yet."""
         frames = []
         for message in messages:
             self._tag += 1
             frames.append(encode(message, tag=self._tag))
         self._link.data_received(b"".join(frames))
-        self._links.answer()
 
     def told(self) -> list[tuple[int, Message]]:
         """Return the tags and messages received since the last call."""
@@ -122,29 +127,59 @@ def test_answers_leave_in_order_when_they_are_durable_and_others_do_not_wait() -
     play(story)
 
 
-def test_answer_that_was_read_is_refused_when_another_coordinator_may_have_led_before_it_leaves() -> None:
-    now_s = 100.0
+class Lease:
+    """The lease of a coordinator that leads, until `pass_by` lets it run out."""
 
-    async def lives() -> bool:
+    def __init__(self) -> None:
+        self._now_s = 100.0
+        leadership = Leadership(self._clock, Member("a:9870"))
+        leadership.begin(5)
+        leadership.confirmed(self._now_s)
+        self.door = Door(leadership, self._clock, asyncio.sleep, leader_lives=self._leader_lives)
+
+    def _clock(self) -> float:
+        return self._now_s
+
+    async def _leader_lives(self) -> bool:
         return False
 
-    leadership = Leadership(lambda: now_s, Member("a:9870"))
-    leadership.begin(5)
-    leadership.confirmed(now_s)
-    door = Door(leadership, lambda: now_s, asyncio.sleep, leader_lives=lives)
+    def pass_by(self) -> None:
+        self._now_s += leader_lease_s
+
+
+def test_answer_that_was_read_is_refused_when_another_coordinator_may_have_led_before_it_leaves() -> None:
+    lease = Lease()
 
     def story(coordinator: Coordinator) -> None:
-        nonlocal now_s
         caller = coordinator.caller()
         caller.asks(mkdir("/made"), stat("/made"))
         assert caller.told() == []
-        now_s += leader_lease_s
+        lease.pass_by()
         coordinator.group.writing.turn()
         made, (tag, read) = caller.told()
         assert made == (1, NameChanged(True)), "the journal has fenced the change"
         assert tag == 2 and isinstance(read, Failure) and read.code == "ServiceUnready"
 
-    play(story, door)
+    play(story, lease.door)
+
+
+def test_error_of_a_change_is_withheld_when_another_coordinator_may_have_led_before_it_leaves() -> None:
+    """The journal fences only changes that were made. Another leader may have created the missing name."""
+    lease = Lease()
+
+    def codes(caller: Caller) -> list[str]:
+        return [message.code for _tag, message in caller.told() if isinstance(message, Failure)]
+
+    def story(coordinator: Coordinator) -> None:
+        caller = coordinator.caller()
+        impossible = RenamePath("/missing", "root", target="/new", overwrite=False, request_id="rename")
+        caller.asks(impossible)
+        assert codes(caller) == ["FileNotFound"]
+        caller.sends(impossible)
+        lease.pass_by()
+        assert codes(caller) == ["ServiceUnready"]
+
+    play(story, lease.door)
 
 
 def test_answers_that_depend_on_an_undone_entry_say_that_there_is_no_room() -> None:

@@ -18,9 +18,13 @@ class Writes:
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
+        self.is_aborted = False
 
     def is_closing(self) -> bool:
-        return False
+        return self.is_aborted
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     def get_write_buffer_size(self) -> int:
         return 0

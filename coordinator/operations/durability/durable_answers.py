@@ -57,6 +57,11 @@ class Watched:
         """Whether something that the request has read may have been undone since."""
         return self._undone is not None and self._undone != self._rows.undone
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the answer needed an entry of the log, which the journal accepts from the leader only."""
+        return self._needed > 0
+
     def _note(self) -> None:
         rows = self._rows
         if rows.ahead > rows.durable:
