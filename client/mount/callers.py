@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _PROCESSES = Path("/proc")
+#: What Linux appends to the path of a descriptor whose name is gone.
+_DELETED = " (deleted)"
 
 
 def process_of(thread: int) -> int:
@@ -37,7 +39,9 @@ def have_open_for_writing(processes: Iterable[int], path: str) -> bool:
 def _writes_to(process: int, descriptor: str, path: str) -> bool:
     directory = f"{_PROCESSES}/{process}"
     try:
-        if not os.readlink(f"{directory}/fd/{descriptor}").endswith(path):  # noqa: PTH115
+        # Linux also adds the mark when another process looked the name up while the file was being created.
+        name = os.readlink(f"{directory}/fd/{descriptor}").removesuffix(_DELETED)  # noqa: PTH115
+        if not name.endswith(path):
             return False
         facts = Path(f"{directory}/fdinfo/{descriptor}").read_text().splitlines()
     except OSError:

@@ -160,8 +160,8 @@ class DirectoryFence:
                 f"{file} was deleted or damaged" if self._root.is_dir() else "the directory was deleted or renamed"
             )
             raise RunSuperseded(
-                f"this driver of the query in {self._root} may write no more: {gone}. Nothing was changed; begin the "
-                "query again"
+                f"this driver of the query in {self._root} may write no more: {gone}. Nothing was changed; begin "
+                "the query again"
             )
         raise RunSuperseded(
             f"this driver of the query in {self._root} may write no more: another one has taken over "
