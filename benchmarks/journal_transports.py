@@ -32,6 +32,14 @@ from peacefs.client.local_cluster.etcd_process import find_etcd
 from peacefs.client.local_cluster.reserved_ports import ReservedPorts
 from peacefs.coordinator.journal.etcd import EtcdJournal
 from peacefs.coordinator.journal.etcd_client import EtcdAccess
+from peacefs.coordinator.journal.etcd_messages_pb2 import (
+    Compare,
+    PutRequest,
+    RangeRequest,
+    RequestOp,
+    TxnRequest,
+    TxnResponse,
+)
 
 from .failover_cluster import EtcdMember
 from .processor_time import cpu_s
@@ -160,25 +168,26 @@ class _Grpcio:
         import grpc
 
         self._call_s = call_s
-        self._of = _etcd_messages()
         self._txn = grpc.insecure_channel(endpoint).unary_unary(
             "/etcdserverpb.KV/Txn",
-            request_serializer=self._of["Txn"].SerializeToString,
-            response_deserializer=self._of["Answer"].FromString,
+            request_serializer=TxnRequest.SerializeToString,
+            response_deserializer=TxnResponse.FromString,
         )
         self._epoch = _key("grpcio", "epoch")
 
     def begin(self) -> None:
-        of = self._of
-        put = of["Operation"](put=of["Put"](key=self._epoch, value=_EPOCH))
-        assert self._txn(of["Txn"](success=[put]), timeout=self._call_s).succeeded
+        put = RequestOp(request_put=PutRequest(key=self._epoch, value=_EPOCH))
+        assert self._txn(TxnRequest(success=[put]), timeout=self._call_s).succeeded
 
     def append(self, number: int, entry: bytes) -> None:
-        of, key = self._of, _key("grpcio", str(number))
-        compare = [of["Compare"](target=3, key=self._epoch, value=_EPOCH), of["Compare"](key=key, version=0)]
-        put = of["Operation"](put=of["Put"](key=key, value=entry))
-        reads = [of["Operation"](range=of["Range"](key=each)) for each in (self._epoch, key)]
-        assert self._txn(of["Txn"](compare=compare, success=[put], failure=reads), timeout=self._call_s).succeeded
+        key = _key("grpcio", str(number))
+        compare = [
+            Compare(target=Compare.VALUE, key=self._epoch, value=_EPOCH),
+            Compare(key=key, version=0),
+        ]
+        put = RequestOp(request_put=PutRequest(key=key, value=entry))
+        reads = [RequestOp(request_range=RangeRequest(key=each)) for each in (self._epoch, key)]
+        assert self._txn(TxnRequest(compare=compare, success=[put], failure=reads), timeout=self._call_s).succeeded
 
 
 _WAYS: dict[str, Callable[[str, float], Way]] = {"own": _Own, "gateway": _Gateway, "grpcio": _Grpcio}
@@ -197,34 +206,6 @@ def _has_grpcio() -> bool:
         return True
     print("grpcio is not here: `make bench` installs what benchmarks compare with", flush=True)
     return False
-
-
-def _etcd_messages() -> dict[str, Any]:
-    """Return classes of messages of Google's library, with the numbers of etcd's `rpc.proto`."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    kind, label = descriptor_pb2.FieldDescriptorProto.Type, descriptor_pb2.FieldDescriptorProto.Label
-    fields: dict[str, dict[str, tuple[int, str]]] = {
-        "Compare": {"target": (2, "INT64"), "key": (3, "BYTES"), "version": (4, "INT64"), "value": (7, "BYTES")},
-        "Range": {"key": (1, "BYTES")},
-        "Put": {"key": (1, "BYTES"), "value": (2, "BYTES")},
-        "Operation": {"range": (1, "Range"), "put": (2, "Put")},
-        "Txn": {"compare": (1, "Compare*"), "success": (2, "Operation*"), "failure": (3, "Operation*")},
-        "Answer": {"succeeded": (2, "BOOL")},
-    }
-    file = descriptor_pb2.FileDescriptorProto(name="journal_transports.proto", package="etcd", syntax="proto3")
-    for name, of in fields.items():
-        message = file.message_type.add(name=name)
-        for field, (number, its_kind) in of.items():
-            plain = its_kind.rstrip("*")
-            added = message.field.add(name=field, number=number)
-            added.label = label.Value("LABEL_REPEATED" if plain != its_kind else "LABEL_OPTIONAL")
-            added.type = kind.Value("TYPE_MESSAGE" if plain in fields else f"TYPE_{plain}")
-            if plain in fields:
-                added.type_name = f".etcd.{plain}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"etcd.{name}")) for name in fields}
 
 
 # -- processes that are started while calls are under way ------------------------------------------------------

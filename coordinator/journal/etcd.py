@@ -24,7 +24,15 @@ from peacefs.coordinator.limits import journal_read_bytes_max
 from peacefs.protocol.limits import MIB
 
 from .etcd_client import EtcdAccess, EtcdClient
-from .etcd_messages import SORT_ASCENDING, SORT_DESCENDING, TARGET_VALUE, Compare, Keys, KeyValue, Operation, Put
+from .etcd_messages_pb2 import (
+    Compare,
+    DeleteRangeRequest,
+    KeyValue,
+    PutRequest,
+    RangeRequest,
+    RequestOp,
+    TxnResponse,
+)
 from .port import (
     Entry,
     Fenced,
@@ -124,7 +132,7 @@ class EtcdJournal(Journal):
         )
         if outcome.succeeded:
             return
-        has, there = _value_of(outcome.pairs(0)), _value_of(outcome.pairs(1))
+        has, there = _value_of(_pairs(outcome, 0)), _value_of(_pairs(outcome, 1))
         if has != mine:
             begun = "none" if has is None else has.split()[0].decode()
             raise Fenced(f"epoch {epoch} is over: the journal's is {begun}")
@@ -135,16 +143,16 @@ class EtcdJournal(Journal):
         return self._entries(self._etcd.range(self._behind(after, limit)).kvs)
 
     def look(self, after: int, limit: int) -> Look:
-        behind = Operation(request_range=self._behind(after, limit))
+        behind = RequestOp(request_range=self._behind(after, limit))
         seen = self._etcd.txn([], [behind, _get_one(self._key("leader")), _get_one(self._key("epoch"))])
         return Look(
-            self._entries(seen.pairs(0)),
-            _leader_of(_value_of(seen.pairs(1))),
-            _epoch_of(_value_of(seen.pairs(2))),
+            self._entries(_pairs(seen, 0)),
+            _leader_of(_value_of(_pairs(seen, 1))),
+            _epoch_of(_value_of(_pairs(seen, 2))),
         )
 
-    def _behind(self, after: int, limit: int) -> Keys:
-        return Keys(self._entry_key(after + 1), self._key("entry0"), max(1, limit))
+    def _behind(self, after: int, limit: int) -> RangeRequest:
+        return RangeRequest(key=self._entry_key(after + 1), range_end=self._key("entry0"), limit=max(1, limit))
 
     def _entries(self, found: Sequence[KeyValue]) -> list[Entry]:
         entries: list[Entry] = []
@@ -160,15 +168,16 @@ class EtcdJournal(Journal):
     def ends(self) -> tuple[Entry, Entry] | None:
         begin, end = self._key("entry/"), self._key("entry0")
         first, last = (
-            self._etcd.range(Keys(begin, end, 1, order)).kvs for order in (SORT_ASCENDING, SORT_DESCENDING)
+            self._etcd.range(RangeRequest(key=begin, range_end=end, limit=1, sort_order=order)).kvs
+            for order in (RangeRequest.ASCEND, RangeRequest.DESCEND)
         )
         if not first or not last:
             return None
         return self._entry(first[0]), self._entry(last[0])
 
     def trim(self, below: int) -> None:
-        self._etcd.delete(Keys(self._key("part/"), self._part_key(below, 0)))
-        self._etcd.delete(Keys(self._key("entry/"), self._entry_key(below)))
+        self._etcd.delete(DeleteRangeRequest(key=self._key("part/"), range_end=self._part_key(below, 0)))
+        self._etcd.delete(DeleteRangeRequest(key=self._key("entry/"), range_end=self._entry_key(below)))
 
     def _entry(self, pair: KeyValue) -> Entry:
         number, value = int(pair.key[-_DIGITS:]), pair.value
@@ -198,7 +207,7 @@ class EtcdJournal(Journal):
             # The lease may have ended. Another attempt begins with a new lease.
             self._leading = 0
             raise
-        if outcome.succeeded or any(there.lease == self._leading for there in outcome.pairs(0)):
+        if outcome.succeeded or any(there.lease == self._leading for there in _pairs(outcome, 0)):
             return True
         self.resign()
         return False
@@ -229,7 +238,7 @@ class EtcdJournal(Journal):
         self._etcd.go_to_leader()
 
     def standings(self) -> Sequence[Standing]:
-        found = self._etcd.range(Keys(self._key("standing/"), self._key("standing0")))
+        found = self._etcd.range(RangeRequest(key=self._key("standing/"), range_end=self._key("standing0")))
         return [msgspec.json.decode(pair.value, type=Standing) for pair in found.kvs]
 
     def close(self) -> None:
@@ -239,7 +248,7 @@ class EtcdJournal(Journal):
         self._etcd.close()
 
     def _get(self, key: bytes) -> bytes | None:
-        return _value_of(self._etcd.range(Keys(key)).kvs)
+        return _value_of(self._etcd.range(RangeRequest(key=key)).kvs)
 
 
 def _is_absent(key: bytes) -> Compare:
@@ -247,19 +256,25 @@ def _is_absent(key: bytes) -> Compare:
 
 
 def _has_value(key: bytes, value: bytes) -> Compare:
-    return Compare(TARGET_VALUE, key, value=value)
+    return Compare(target=Compare.VALUE, key=key, value=value)
 
 
-def _put(key: bytes, value: bytes, lease: int = 0) -> Operation:
-    return Operation(request_put=Put(key, value, lease))
+def _put(key: bytes, value: bytes, lease: int = 0) -> RequestOp:
+    return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
 
 
-def _get_one(key: bytes) -> Operation:
-    return Operation(request_range=Keys(key))
+def _get_one(key: bytes) -> RequestOp:
+    return RequestOp(request_range=RangeRequest(key=key))
 
 
-def _delete(key: bytes, end: bytes = b"") -> Operation:
-    return Operation(request_delete_range=Keys(key, end))
+def _delete(key: bytes, end: bytes = b"") -> RequestOp:
+    return RequestOp(request_delete_range=DeleteRangeRequest(key=key, range_end=end))
+
+
+def _pairs(outcome: TxnResponse, at: int) -> Sequence[KeyValue]:
+    """Return what a range of a transaction found. Raises IndexError."""
+    found: Sequence[KeyValue] = outcome.responses[at].response_range.kvs
+    return found
 
 
 def _value_of(found: Sequence[KeyValue]) -> bytes | None:

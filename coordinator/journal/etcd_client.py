@@ -13,28 +13,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from google.protobuf.message import DecodeError, Message
+
 from peacefs.protocol.errors import StartupError
 
-from .etcd_messages import (
+from .etcd_messages_pb2 import (
+    AuthenticateRequest,
+    AuthenticateResponse,
+    CompactionRequest,
+    CompactionResponse,
     Compare,
-    EtcdMembers,
-    Keys,
-    Lease,
-    LeaseId,
-    LeaseTime,
-    Login,
-    Nothing,
-    Operation,
-    Range,
-    Revision,
-    Status,
-    Token,
-    Txn,
-    TxnAnswer,
+    DeleteRangeRequest,
+    DeleteRangeResponse,
+    LeaseGrantRequest,
+    LeaseGrantResponse,
+    LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse,
+    LeaseRevokeRequest,
+    LeaseRevokeResponse,
+    MemberListRequest,
+    MemberListResponse,
+    RangeRequest,
+    RangeResponse,
+    RequestOp,
+    StatusRequest,
+    StatusResponse,
+    TxnRequest,
+    TxnResponse,
 )
 from .grpc_connection import GrpcConnection, GrpcRefusal
 from .port import JournalFull, JournalRefused, JournalUnsure
-from .protobuf import MalformedMessage, Message
 
 A = TypeVar("A", bound=Message)
 
@@ -127,39 +135,43 @@ class EtcdClient:
         self._connections.close()
 
     def txn(
-        self, compare: Sequence[Compare], success: Sequence[Operation], failure: Sequence[Operation] = ()
-    ) -> TxnAnswer:
+        self, compare: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
+    ) -> TxnResponse:
         """Carry out `success` if all comparisons hold, else `failure`, in one step."""
-        return self._call("KV/Txn", Txn(tuple(compare), tuple(success), tuple(failure)), TxnAnswer)
+        request = TxnRequest(compare=compare, success=success, failure=failure)
+        return self._call("KV/Txn", request, TxnResponse)
 
-    def range(self, wanted: Keys) -> Range:
-        return self._call("KV/Range", wanted, Range)
+    def range(self, wanted: RangeRequest) -> RangeResponse:
+        return self._call("KV/Range", wanted, RangeResponse)
 
-    def delete(self, keys: Keys) -> None:
-        done = self._call("KV/DeleteRange", keys, Status)
+    def delete(self, keys: DeleteRangeRequest) -> None:
+        done = self._call("KV/DeleteRange", keys, DeleteRangeResponse)
         # etcd keeps deleted values until they are compacted, and would become full.
-        self._call("KV/Compact", Revision(done.header.revision), Status, may_fail=True)
+        self._call(
+            "KV/Compact", CompactionRequest(revision=done.header.revision), CompactionResponse, may_fail=True
+        )
 
     def grant_lease(self, seconds: float) -> int:
-        return self._call("Lease/LeaseGrant", LeaseTime(max(1, round(seconds))), Lease).ID
+        return self._call("Lease/LeaseGrant", LeaseGrantRequest(TTL=max(1, round(seconds))), LeaseGrantResponse).ID
 
     def keep_lease(self, lease: int) -> bool:
         """Renew a lease. Return False if it has ended."""
         # This call is a stream in both directions. Use one message of each.
-        return self._call("Lease/LeaseKeepAlive", LeaseId(lease), Lease).TTL > 0
+        return self._call("Lease/LeaseKeepAlive", LeaseKeepAliveRequest(ID=lease), LeaseKeepAliveResponse).TTL > 0
 
     def revoke_lease(self, lease: int) -> None:
-        self._call("Lease/LeaseRevoke", LeaseId(lease), Status, may_fail=True)
+        self._call("Lease/LeaseRevoke", LeaseRevokeRequest(ID=lease), LeaseRevokeResponse, may_fail=True)
 
     def go_to_leader(self) -> None:
         """Call etcd's leader from now on, because other members forward changes to it.
 
         It is identified by the address that it announces. If that is none of ours, nothing changes.
         """
-        status = self._call("Maintenance/Status", Nothing(), Status, may_fail=True)
+        status = self._call("Maintenance/Status", StatusRequest(), StatusResponse, may_fail=True)
         if status.leader in (0, status.header.member_id):
             return
-        for member in self._call("Cluster/MemberList", Nothing(), EtcdMembers, may_fail=True).members:
+        listed = self._call("Cluster/MemberList", MemberListRequest(), MemberListResponse, may_fail=True)
+        for member in listed.members:
             named = [url.rpartition("//")[2] for url in member.clientURLs if status.leader == member.ID]
             for at, endpoint in enumerate(self._access.endpoints):
                 if endpoint in named:
@@ -167,7 +179,7 @@ class EtcdClient:
                         self._at = at
 
     def _call(self, method: str, request: Message, answer: type[A], *, may_fail: bool = False) -> A:
-        content, problem = request.encode(), "nobody was asked"
+        content, problem = request.SerializeToString(), "nobody was asked"
         #: True if a member may have carried out the call although no answer came.
         is_unsure = False
         for _ in range(len(self._access.endpoints) + 1):
@@ -177,12 +189,13 @@ class EtcdClient:
             token = self._token
             try:
                 token = token or self._log_in(endpoint)
-                return answer.decode(self._ask(endpoint, method, content, token))
+                given: A = answer.FromString(self._ask(endpoint, method, content, token))
+                return given
             except OSError as error:
                 problem = f"{endpoint}: {error or type(error).__name__}"
                 is_unsure = True
                 self._go_on(at)
-            except MalformedMessage as error:
+            except DecodeError as error:
                 raise JournalRefused(f"{endpoint} does not answer as etcd does: {error}") from None
             except GrpcRefusal as refusal:
                 problem = f"{endpoint}: {refusal}"
@@ -196,7 +209,8 @@ class EtcdClient:
                     continue
                 _raise_refusal(f"the journal's etcd refuses this coordinator: {problem}")
                 if may_fail:
-                    return answer()
+                    nothing: A = answer()
+                    return nothing
                 is_unsure = True
                 self._go_on(at)
         raise JournalUnsure(f"the journal's etcd did not answer: {problem}")
@@ -214,13 +228,13 @@ class EtcdClient:
     def _log_in(self, endpoint: str) -> str:
         """Log in. Return the token, empty without a user. Raises OSError, GrpcRefusal, JournalRefused."""
         if self._access.user:
-            request = Login(self._access.user, self._access.password).encode()
+            request = AuthenticateRequest(name=self._access.user, password=self._access.password)
             try:
-                answer = self._ask(endpoint, "Auth/Authenticate", request, "")
+                answer = self._ask(endpoint, "Auth/Authenticate", request.SerializeToString(), "")
             except GrpcRefusal as refusal:
                 _raise_refusal(f"the journal's etcd refuses user {self._access.user!r}: {refusal}")
                 raise
-            token = Token.decode(answer).token
+            token: str = AuthenticateResponse.FromString(answer).token
             self._token = token
             return token
         return ""
