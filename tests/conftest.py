@@ -52,6 +52,14 @@ typer.testing._get_command = lambda application: _declared(
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip long tests, unless they are asked for."""
+    for item in items:
+        mark = item.get_closest_marker("long")
+        if mark is not None and not often(0, 1):
+            item.add_marker(pytest.mark.skip(reason=f"{mark.args[0]}: PEACEFS_LONG=1"))
+
+
 def pytest_collection_finish() -> None:
     """Exclude modules and tests, which live until the end, from garbage collections."""
     gc.collect()

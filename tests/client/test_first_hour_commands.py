@@ -12,7 +12,6 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from support.long_runs import often
 from typer.testing import CliRunner, Result
 
 from peacefs.client.command_line.application import application
@@ -70,7 +69,7 @@ def test_ls_goes_as_deep_as_trees_may_be(run: Run, files: PeaceFileSystem) -> No
 
 
 @pytest.mark.cluster
-@pytest.mark.skipif(often(0, 1) == 0, reason="thousands of calls: PEACEFS_LONG=1")
+@pytest.mark.long("thousands of calls")
 @pytest.mark.timeout(900)
 def test_transfers_and_changes_go_as_deep_as_trees_may_be(
     run: Run, files: PeaceFileSystem, tmp_path: Path

@@ -164,7 +164,7 @@ def test_driver_that_was_stopped_meanwhile_delivers_nothing_more(tmp_path: Path,
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(not _LONG, reason="starts two Sparks; PEACEFS_LONG=1 has it")
+@pytest.mark.long("two Sparks")
 def test_younger_driver_takes_over_on_executors_of_spark(tmp_path: Path, store: list[str]) -> None:
     with contextlib.closing(Drivers(tmp_path, "sguard", store, "executors")) as drivers:
         older = drivers.start(2 * _BATCHES // 3)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from oracles.hdfs_transfer import STREAMING_RECOVERY, SUCCESS, sums
-from support.long_runs import often
 from support.transfer_cluster import TransferCluster
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -88,7 +87,7 @@ def _begun_chunk(directory: Path, cluster: LocalCluster, head: str) -> tuple[int
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(often(0, 1) == 0, reason="a JVM and five datanodes: PEACEFS_LONG=1")
+@pytest.mark.long("a JVM and five datanodes")
 def test_hadoops_client_writes_on_when_the_datanodes_of_its_block_are_killed(
     tmp_path: Path, stock_gateway: Any
 ) -> None:

@@ -49,7 +49,7 @@ from peacefs.runtime.admin_socket import find_socket
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 _TIMES = often(200, 3000)
-_ONLY_LONG = pytest.mark.skipif(os.environ.get("PEACEFS_LONG") != "1", reason="takes long; PEACEFS_LONG=1 has it")
+_ONLY_LONG = pytest.mark.long("minutes of waiting")
 _THREADS = 8
 #: Latest time at which a port closes a connection: two handshake frames of two parts each, and delays of a busy
 #: machine.

@@ -237,7 +237,7 @@ def test_operator_upgrades_and_removes_line_by_line(site: Site) -> None:
     assert set(blocks()) - {"Ten hosts", "The Debian package"} <= site.ran
 
 
-@pytest.mark.skipif(not _LONG, reason="ten hosts take minutes: PEACEFS_LONG=1")
+@pytest.mark.long("ten hosts take minutes")
 def test_operator_installs_ten_hosts_line_by_line_and_one_of_them_may_be_lost(tmp_path: Path, wheel: Path) -> None:
     binary = etcd_binary()
     with hosts(tmp_path, wheel, 10) as site:

@@ -22,6 +22,7 @@ _YEARS = YearAssumption(2024, 12, 1)
 
 @pytest.mark.spark
 @pytest.mark.cluster
+@pytest.mark.long("two minutes")
 @pytest.mark.timeout(900)
 def test_dataflow_that_loses_an_executor_and_a_datanode_stays_exact(tmp_path: Path) -> None:
     log = tmp_path / "auth.log"

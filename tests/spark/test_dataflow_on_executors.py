@@ -21,7 +21,15 @@ from peacefs.spark_connector.executors_host import SparkExecutors
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
-    "technique", ["sguard", "upstream-backup", "active-standby", "passive-standby", "cec", "flux"]
+    "technique",
+    [
+        "sguard",
+        "active-standby",
+        *(
+            pytest.param(each, marks=pytest.mark.long("half a minute"))
+            for each in ("upstream-backup", "passive-standby", "cec", "flux")
+        ),
+    ],
 )
 def test_executor_that_is_killed_is_made_up_for(technique: str, executors: Executors) -> None:
     said = executors.play(technique)

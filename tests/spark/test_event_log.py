@@ -183,7 +183,9 @@ def drivers(
         started.kill()
 
 
-@pytest.mark.parametrize("rolling", ["true", "false"], ids=["rolling", "single"])
+@pytest.mark.parametrize(
+    "rolling", [pytest.param("true", marks=pytest.mark.long("two minutes")), "false"], ids=["rolling", "single"]
+)
 @pytest.mark.timeout(400)
 def test_event_log_is_read_while_it_grows_and_after_its_driver_was_killed(
     cluster: LocalCluster, drivers: Callable[[str], Driver], history: str, rolling: str
@@ -206,7 +208,9 @@ def test_event_log_is_read_while_it_grows_and_after_its_driver_was_killed(
         assert any(name.endswith(".inprogress") for name in names), names
 
 
-@pytest.mark.parametrize("rolling", ["true", "false"], ids=["rolling", "single"])
+@pytest.mark.parametrize(
+    "rolling", [pytest.param("true", marks=pytest.mark.long("two minutes")), "false"], ids=["rolling", "single"]
+)
 @pytest.mark.timeout(400)
 def test_event_log_of_a_driver_that_ends_is_complete(
     cluster: LocalCluster, history: str, drivers: Callable[[str], Driver], rolling: str

@@ -25,7 +25,7 @@ from peacefs.spark_connector.checkpoints.batches import Checkpoint
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.long("two minutes")]
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ LAST_OF_NORTH = often(1, 3)
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long("a minute; tests/services/test_supervised_queries.py has it without Spark")
 @pytest.mark.evidence("query-node-dies")
 def test_spark_query_whose_node_dies_is_finished_by_its_standby_with_the_exact_result(tmp_path: Path) -> None:
     source, output = tmp_path / "in", tmp_path / "out"

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 import pytest
 from oracles import query_starts
 from oracles.query_starts import ASYNC, FORMAT, MODES, ORDINARY, REAL_TIME, QueryStarts, word
-from support.long_runs import often
 
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.findings import Verdict
@@ -197,7 +196,6 @@ def test_lost_offsets_of_an_ordinary_query_are_not_taken_for_async_progress(ordi
     assert (again.mode, modes_that_start(again)) == (ORDINARY, [])
 
 
-LONG = pytest.mark.skipif(often(0, 1) == 0, reason="PEACEFS_LONG is not set: it takes ten minutes")
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 OTHER = "PEACEFS_OTHER_SPARK_PYTHON"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -233,7 +231,7 @@ def losses(root: Path) -> dict[str, list[str]]:
     }
 
 
-@LONG
+@pytest.mark.long("ten minutes")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", [*QUERIES, "gap"])
 def test_verdict_on_each_way_to_start_is_what_spark_does_whatever_is_lost(
@@ -267,7 +265,7 @@ def test_verdict_on_each_way_to_start_is_what_spark_does_whatever_is_lost(
     assert not wrong, "\n".join(wrong)
 
 
-@LONG
+@pytest.mark.long("ten minutes")
 def test_refused_start_in_real_time_mode_has_removed_the_plan(ordinary: Made) -> None:
     last = numbers(ordinary.root, "offsets")[-1]
     root = ordinary.copy(f"commits/{last}")
@@ -277,7 +275,7 @@ def test_refused_start_in_real_time_mode_has_removed_the_plan(ordinary: Made) ->
     assert modes_that_start(ordinary.hold(root)) == [ORDINARY, ASYNC]
 
 
-@LONG
+@pytest.mark.long("ten minutes")
 def test_commands_leave_checkpoints_from_which_a_query_goes_on(gap: Made, tmp_path: Path) -> None:
     before, last = numbers(gap.root, "offsets")[-2:]
     forked = tmp_path / "forked"
@@ -337,7 +335,7 @@ def make_killed(
     return Made(starts, root, [word(number) for number in range(count)], query)
 
 
-@LONG
+@pytest.mark.long("ten minutes")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("mode", "query"), [(ASYNC, "plain"), (REAL_TIME, "plain"), (REAL_TIME, "distinct")])
