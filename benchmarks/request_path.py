@@ -113,7 +113,9 @@ def main(*, quick: bool = False, against: Path | None = None) -> None:
                 for what, costs in cluster.measure(turn, calls):
                     came.setdefault((what, name), []).append(costs)
     rows: list[dict[str, object]] = []
-    for (what, name), turns in sorted(came.items(), key=lambda one: list(came).index(one[0])):
+    operations = dict.fromkeys(what for what, _ in came)
+    for what, name in ((what, name) for what in operations for name in trees):
+        turns = came[what, name]
         rows.append(
             {
                 "what": what,
