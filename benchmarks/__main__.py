@@ -17,6 +17,8 @@ _ALL = (
     "io_service",
     "small_files",
     "small_costs",
+    "request_path",
+    "request_steps",
     "native_hop",
     "hops",
     "small_reads",
@@ -92,7 +94,7 @@ _WITH_TECHNIQUE = ("recovery_pictures", "recovery")
 _WITH_HOSTS = ("recovery",)
 _WITH_ROWS = ("peers", "failover")
 _WITH_FILE_SIZE = ("peers",)
-_WITH_TREE = ("hops", "small_costs")
+_WITH_TREE = ("hops", "small_costs", "request_path", "request_steps")
 
 
 def main() -> None:

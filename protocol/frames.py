@@ -58,7 +58,7 @@ class Frame(NamedTuple):
     unread: int = 0
 
 
-class Prefix(NamedTuple):
+class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The content of a frame's first 20 bytes."""
 
     tag: int
@@ -85,10 +85,13 @@ def decode_prefix(data: Bytes, bytes_max: int = frame_bytes_max, at: int = 0) ->
     magic, form, _reserved, tag, message_bytes, payload_bytes, crc = _WHOLE_PREFIX.unpack_from(data, at)
     if magic != _MAGIC or form != _FORMAT:
         raise _not_a_frame(magic, form)
-    is_over = message_bytes > frame_header_bytes_max or payload_bytes > frame_payload_bytes_max
-    if is_over or message_bytes + payload_bytes > bytes_max:
+    if message_bytes + payload_bytes > bytes_max or not _is_within_limits(message_bytes, payload_bytes):
         raise ProtocolViolation(f"a frame of {message_bytes} + {payload_bytes} bytes is over the limit")
     return Prefix(tag, message_bytes, payload_bytes, crc, crc32c(data[at : at + _PREFIX.size]))
+
+
+def _is_within_limits(message_bytes: int, payload_bytes: int) -> bool:
+    return message_bytes <= frame_header_bytes_max and payload_bytes <= frame_payload_bytes_max
 
 
 def _not_a_frame(magic: bytes, form: int) -> ProtocolViolation:
@@ -170,6 +173,10 @@ class FrameReader:
             self._prefix, self._at = prefix, at
             return None
         self._prefix = None
-        self._data, self._at = (b"", 0) if frame_end == len(data) else (data, frame_end)
-        message = decode_message(prefix, data[at:message_end])
-        return Frame(message, bytes(data[message_end:frame_end]), prefix.tag)
+        if frame_end == len(data):
+            self._data, self._at = b"", 0
+        else:
+            self._at = frame_end
+        body = data[at:message_end]
+        payload = bytes(data[message_end:frame_end]) if prefix.payload_bytes else b""
+        return Frame(decode_message(prefix, body), payload, prefix.tag)

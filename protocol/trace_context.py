@@ -95,7 +95,9 @@ def continued(text: str, span: str = "") -> TraceContext:
 
 def context_of(message: Message) -> TraceContext:
     """Return the context of a peer's message; with a new id if it has none or a malformed one."""
-    return continued(message.trace, message.span) if isinstance(message, TracedMessage) else continued("")
+    if not isinstance(message, TracedMessage) or not message.trace:
+        return TraceContext()
+    return continued(message.trace, message.span)
 
 
 def stamped(message: Message) -> Message:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ class Row:
 
     message: type[NameCall]
     #: Carries out a message from a host. Raises the operation's errors.
-    run: Callable[[Files, Any, str | None], Awaitable[Any]]
+    run: Callable[[Files, Any, str | None], Coroutine[Any, Any, Any]]
     #: Makes the answer over frames from the operation's result.
     reply: Callable[[Any], Message]
     forms: tuple[Form, ...] = ()

@@ -47,7 +47,7 @@ class Answers:
     def add(self, request: str, answer: bytes, at_ms: int) -> None:
         number = self.next
         self.next += 1
-        self._rows.put(REQUEST, (number, request, answer, at_ms))
+        self._rows.put_single(REQUEST, number, (number, request, answer, at_ms))
         self._numbers[request] = number
         self._kept.append((number, request))
 

@@ -80,17 +80,22 @@ class ChangedRows:
     def put(self, table: int, row: Row, cached: Any = UNKNOWN) -> None:
         """Replace or add a row. `cached` is the former value in the cache of inodes or names, if there was one."""
         keys = _KEYS[table]
-        self.ops.append((table, row))
         if keys == 1:
-            first, rows = row[0], self.changed[table]
-            self.undo.append((table, first, None, rows.get(first), cached))
-            rows[first] = (self.number, row)
-            if table == CHUNK:
-                self.single.forget((table, first))
+            self.put_single(table, row[0], row, cached)
         else:
+            self.ops.append((table, row))
             self._note_nested(table, row[0], row[1] if keys == 2 else row[1:3], row, cached)
         if _IS_SMALL[table]:
             self.small[table][row[0] if keys == 1 else row[:2]] = row
+
+    def put_single(self, table: int, key: Any, row: Row, cached: Any = UNKNOWN) -> None:
+        """Replace or add a row of a table that is not small and has keys of one part. See `put`."""
+        self.ops.append((table, row))
+        rows = self.changed[table]
+        self.undo.append((table, key, None, rows.get(key), cached))
+        rows[key] = (self.number, row)
+        if table == CHUNK:
+            self.single.forget((table, key))
 
     def delete(self, table: int, first: Any, second: Any = None, cached: Any = UNKNOWN) -> None:
         """Delete the row of a key, if there is one. `second` is a tuple if the key has three parts."""
@@ -119,7 +124,11 @@ class ChangedRows:
         inner[second] = (self.number, row)
         if table == ENTRY or table == ENTRY + PAST:
             if row is not None:
-                self._entries_of.setdefault(row[4], set()).add((table, first, second))
+                places = self._entries_of.get(row[4])
+                if places is None:
+                    self._entries_of[row[4]] = {(table, first, second)}
+                else:
+                    places.add((table, first, second))
         else:
             self._regroup(table, first, second, row)
 

@@ -97,9 +97,7 @@ class Reader:
 
     def pass_through(self, names: Sequence[str]) -> list[Inode]:
         """Follow names from the root, as far as they exist. Return the inodes on the way, with the root."""
-        passed, last = self.follow(names)
-        found = [self.inode(inode) for inode in passed[:-1]]
-        return [*(inode for inode in found if inode is not None), last]
+        return self._rows.inodes_of(self._rows.follow(self.root, names))
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
         """Return the inode number of a name in a directory, None if there is no such name."""
@@ -437,6 +435,9 @@ class PastReader(Reader):
                 break
             passed.append(found)
         return passed
+
+    def pass_through(self, names: Sequence[str]) -> list[Inode]:
+        return [inode for passed in self._follow(names) if (inode := self.inode(passed)) is not None]
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
         rows = self._valid(ENTRY, parent, name)

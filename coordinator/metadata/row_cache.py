@@ -43,10 +43,13 @@ class Generations(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V) -> None:
-        self.young[key] = value
-        self._weight += 1 if self._weigh is None else self._weigh(value)
-        if self._weight > self._weight_max:
-            self._age()
+        young = self.young
+        young[key] = value
+        if self._weigh is None:
+            if len(young) > self._weight_max:
+                self._age()
+        else:
+            self.grow(self._weigh(value))
 
     def grow(self, weight: int) -> None:
         """Add to the weight, if a cached value has grown."""

@@ -6,7 +6,7 @@ Used by one thread. Does not depend on a clock or a disk.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from .answers import Answers
@@ -104,17 +104,26 @@ class Rows(ChangedRows):
             self.inodes.put(number, found)
         return found
 
+    def inodes_of(self, numbers: Iterable[InodeId]) -> list[Inode]:
+        """Return the inodes of some numbers, all of which must exist."""
+        if not (self.is_watched and (self.number > self.durable + 1 or self.undo)):
+            young = self.inodes.young
+            found = [young.get(number) for number in numbers]
+            if all(found):
+                return found  # type: ignore[return-value]
+        return [inode for number in numbers if (inode := self.inode(number)) is not None]
+
     def keep_inode(self, inode: Inode, *, is_new: bool = False) -> None:
         """Put the row of an inode. Unless `is_new`, its former state should be in `inodes`."""
-        before = None if is_new else self.inodes.get(inode.inode)
-        self.put(INODE, row_of(inode), before)
-        self.inodes.put(inode.inode, inode)
+        number = inode.inode
+        self.put_single(INODE, number, row_of(inode), None if is_new else self.inodes.get(number))
+        self.inodes.put(number, inode)
         if is_new:
             # Nothing of a new inode is in the image.
             if inode.kind is InodeKind.DIRECTORY:
-                self.names.put(inode.inode, DirectoryNames(is_whole=True))
+                self.names.put(number, DirectoryNames(is_whole=True))
             else:
-                self.groups.put((REFERENCE, inode.inode), [])
+                self.groups.put((REFERENCE, number), [])
 
     def drop_inode(self, number: InodeId) -> None:
         self.delete(INODE, number, None, self.inodes.get(number))
@@ -123,21 +132,26 @@ class Rows(ChangedRows):
 
     def follow(self, root: InodeId, names: Sequence[str]) -> list[InodeId]:
         """Follow names from `root`, as far as they exist. Return the inode numbers on the way, with `root`."""
-        passed = [root]
-        parent = root
-        young = self.names.young
-        is_ahead = self.is_watched and (self.number > self.durable + 1 or bool(self.undo))
-        for name in names:
-            known = young.get(parent)
-            found = None if known is None else known.inodes.get(name)
+        passed: list[Any] = [root]
+        found: Any = root
+        if not (self.is_watched and (self.number > self.durable + 1 or self.undo)):
+            young = self.names.young
+            try:
+                for name in names:
+                    found = young[found].inodes[name]
+                    passed.append(found)
+                if found is not None:
+                    return passed
+            except KeyError:
+                # A name or directory is not in the younger generation, or None ended the way.
+                pass
+            if passed[-1] is None:
+                passed.pop()
+        for name in names[len(passed) - 1 :]:
+            found = self.child(passed[-1], name)
             if found is None:
-                found = self.child(parent, name)
-                if found is None:
-                    break
-            elif is_ahead:
-                self._look_ahead_at(ENTRY, parent, name)
+                break
             passed.append(found)
-            parent = found
         return passed
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
@@ -169,7 +183,8 @@ class Rows(ChangedRows):
         names = self.names_of(parent)
         if (names.inodes.get(name) if names.is_whole else self.child(parent, name)) is not None:
             return False
-        self.put(ENTRY, row, None)
+        self.ops.append((ENTRY, row))
+        self._note_nested(ENTRY, parent, name, row, None)
         names.set(name, inode)
         self.names.grow(1)
         self.places.put(inode, (parent, name))

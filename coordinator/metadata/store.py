@@ -15,7 +15,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from peacefs.coordinator.journal.port import Entry, JournalFull
 from peacefs.coordinator.journal.writer import JournalWriter, content_of
@@ -58,7 +60,7 @@ class MetadataFull(Exception):
         self.in_journal = in_journal
 
 
-class RequestOutcome(NamedTuple):
+class RequestOutcome(msgspec.Struct, frozen=True):
     """The outcome of one request: its answer, or the error with which it changed nothing."""
 
     answer: Any

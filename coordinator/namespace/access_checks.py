@@ -26,7 +26,7 @@ the operation.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from peacefs.coordinator.limits import tree_entries_per_turn
 from peacefs.coordinator.metadata.model import ROOT, Inode, InodeId, InodeKind, RenameMode
@@ -38,6 +38,9 @@ from .paths import NamespacePath
 from .permissions import ALL_ACCESS, Access, Principal, refusal, sticky_refusal
 from .resolution import existing_inode, follow
 from .snapshots import snapshotted_directory
+
+#: The bits that let owner, group and others pass through a directory.
+_ALL_PASS: Final = 0o111
 
 
 class _Passed(NamedTuple):
@@ -95,7 +98,8 @@ def _pass(
     for depth, inode in enumerate(passed.inodes[: len(path.components)]):
         if inode.kind is InodeKind.FILE:
             raise through_file(f"{path.ancestor(depth)} (is not a directory)")
-        passed.need(Access.EXECUTE, depth)
+        if inode.acl or inode.permission & _ALL_PASS != _ALL_PASS:
+            passed.need(Access.EXECUTE, depth)
     return passed
 
 

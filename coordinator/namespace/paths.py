@@ -115,9 +115,8 @@ def _is_unicode(text: str) -> bool:
 def check_creatable(path: NamespacePath) -> None:
     """Raise BadRequest if HDFS refuses to create the path: for a colon, or a reserved name."""
     components = path.components
-    for component in components:
-        if ":" in component:
-            raise BadRequest(f"Invalid path name {path}: Hadoop's paths cannot hold a colon")
+    if ":" in "".join(components):
+        raise BadRequest(f"Invalid path name {path}: Hadoop's paths cannot hold a colon")
     if SNAPSHOTS_NAME in components or (components and components[0] == _RESERVED_AT_ROOT):
         raise BadRequest(f"Invalid path name {path}: {SNAPSHOTS_NAME} and /{_RESERVED_AT_ROOT} are reserved names")
 

@@ -93,8 +93,8 @@ def _into_directory(tx: Transaction, target: ResolvedPath, name: str) -> Resolve
         return target
     path, child = target.path.child(name), tx.child_inode(target.last, name)
     if child is None:
-        return target._replace(path=path)
-    return ResolvedPath(path, [*target.inodes, child.inode], child)
+        return ResolvedPath(path, target.inodes, target.deepest, is_whole=False)
+    return ResolvedPath(path, [*target.inodes, child.inode], child, is_whole=True)
 
 
 def _is_repeated(tx: Transaction, source: ResolvedPath, target: ResolvedPath, now_ms: int) -> bool:

@@ -7,7 +7,8 @@ the run is the latest of its root.
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+
+import msgspec
 
 from peacefs.coordinator.limits import directory_entries_max
 from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RecordedRun
@@ -26,18 +27,15 @@ from peacefs.protocol.ids import show
 from .paths import NamespacePath
 
 
-class ResolvedPath(NamedTuple):
+class ResolvedPath(msgspec.Struct, frozen=True):
     """The inodes that a path leads through, the root's first, as far as its names exist."""
 
     path: NamespacePath
     inodes: list[InodeId]
     #: The last of the existing inodes.
     deepest: Inode
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether the path itself exists."""
-        return len(self.inodes) > len(self.path.components)
+    #: Whether the path itself exists.
+    is_whole: bool
 
     @property
     def last(self) -> InodeId:
@@ -62,7 +60,7 @@ def follow(reader: Reader, path: NamespacePath) -> ResolvedPath:
     inodes, deepest = reader.follow(path.components)
     if path.writer is not None and isinstance(reader, Transaction):
         _refuse_superseded(reader, path, inodes)
-    return ResolvedPath(path, inodes, deepest)
+    return ResolvedPath(path, inodes, deepest, len(inodes) > len(path.components))
 
 
 def check_writer(reader: Reader, path: NamespacePath) -> None:

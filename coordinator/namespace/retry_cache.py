@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -27,7 +27,7 @@ request_id_characters_max: Final = 128
 A = TypeVar("A", bound=bool | int | str | None)
 
 
-class RequestKey(NamedTuple):
+class RequestKey(msgspec.Struct, frozen=True):
     """A request under the id that its client gave it. A request without an id never counts as repeated.
 
     `what` identifies the request's content, as values that MessagePack can encode.
@@ -40,7 +40,7 @@ class RequestKey(NamedTuple):
         return hashlib.blake2b(msgspec.msgpack.encode(self.what), digest_size=16).digest()
 
 
-class Applied(NamedTuple, Generic[A]):
+class Applied(msgspec.Struct, Generic[A], frozen=True):
     """A change's answer, and the chunks that the caller must act upon; none if it was done `before`."""
 
     answer: A

@@ -140,7 +140,8 @@ class OperationContext:
         `what` is the name of the change and its arguments. A request counts as repeated only if they are equal.
         """
         parsed, caller = changeable_path(path), self.caller(user)
-        await self.under_construction.settle(parsed)
+        if self.under_construction.begun:
+            await self.under_construction.settle(parsed)
         name, *arguments = what
         key = RequestKey(request_id, (name, str(parsed), user, *arguments))
         return self.once(key, lambda tx: Applied(change(tx, parsed, caller))).answer

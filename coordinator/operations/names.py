@@ -52,7 +52,8 @@ class Names:
     async def status(self, path: str, user: str) -> InodeStatus:
         parsed, caller = parse_path(path), self._ctx.caller(user)
         under_construction = self._ctx.under_construction
-        await under_construction.settle(parsed)
+        if under_construction.begun:
+            await under_construction.settle(parsed)
         status = self._status(parsed, caller)
         if status.kind is InodeKind.FILE and under_construction.is_uploaded(status.inode):
             await under_construction.flush(status.inode)
@@ -67,6 +68,9 @@ class Names:
         return str(found)
 
     def _status(self, parsed: NamespacePath, caller: Principal) -> InodeStatus:
+        if SNAPSHOTS_NAME not in parsed.components:
+            checks.check_pass(self._ctx.reader, parsed, caller)
+            return namespace.status(self._ctx.reader, parsed)
         place = self._locate(parsed, caller)
         if place is None:
             return snapshots.status_of_list(self._ctx.reader, parsed)

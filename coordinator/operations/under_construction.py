@@ -11,7 +11,7 @@ have all that the files need, publish or complete them a moment later.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from peacefs.coordinator.metadata.model import InodeId
@@ -52,23 +52,23 @@ class BegunNames:
         self._names_max = names_max
         self._kept_s = kept_s
         #: Oldest first.
-        self._begun: dict[str, BegunName] = {}
+        self.begun: dict[str, BegunName] = {}
         self._at: dict[Components, dict[str, BegunName]] = {}
         #: Names whose bodies had not arrived while an operation waited for them, and how long it waited.
         self._missing: dict[str, float] = {}
 
     def __len__(self) -> int:
-        return len(self._begun)
+        return len(self.begun)
 
     def begin(self, begun: BegunName) -> None:
         """Remember a name that was begun."""
-        self._begun[begun.upload] = begun
+        self.begun[begun.upload] = begun
         self._at.setdefault(begun.path, {})[begun.upload] = begun
         self._forget_old(begun.begun_s)
 
     def end(self, upload: str) -> None:
         """Forget a name that is visible now, or never will be."""
-        begun = self._begun.pop(upload, None)
+        begun = self.begun.pop(upload, None)
         if begun is None:
             return
         self._missing.pop(upload, None)
@@ -81,7 +81,7 @@ class BegunNames:
         """Note that the body did not arrive in this time. It is not waited for as long again, but may still
         arrive.
         """
-        if upload in self._begun:
+        if upload in self.begun:
             self._missing[upload] = max(waited_s, self._missing.get(upload, 0.0))
 
     def is_awaited(self, upload: str, wait_s: float) -> bool:
@@ -96,21 +96,21 @@ class BegunNames:
     def listed(self, now_s: float, path: Components) -> list[BegunName]:
         """Return the files that were begun at this path and directly below it."""
         depth = len(path)
-        found = (one for one in self._begun.values() if one.path[:depth] == path and len(one.path) <= depth + 1)
+        found = (one for one in self.begun.values() if one.path[:depth] == path and len(one.path) <= depth + 1)
         return self._fresh(now_s, found)
 
     def within(self, now_s: float, path: Components) -> list[BegunName]:
         """Return the files that were begun at this path and anywhere below it."""
         depth = len(path)
-        return self._fresh(now_s, (one for one in self._begun.values() if one.path[:depth] == path))
+        return self._fresh(now_s, (one for one in self.begun.values() if one.path[:depth] == path))
 
     def _fresh(self, now_s: float, found: Iterable[BegunName]) -> list[BegunName]:
         return [one for one in found if now_s - one.begun_s < self._kept_s]
 
     def _forget_old(self, now_s: float) -> None:
-        while self._begun:
-            oldest = next(iter(self._begun.values()))
-            if len(self._begun) <= self._names_max and now_s - oldest.begun_s < self._kept_s:
+        while self.begun:
+            oldest = next(iter(self.begun.values()))
+            if len(self.begun) <= self._names_max and now_s - oldest.begun_s < self._kept_s:
                 return
             self.end(oldest.upload)
 
@@ -126,6 +126,8 @@ class UnderConstruction:
         self._monotonic = monotonic
         self._wait = wait
         self._names = BegunNames()
+        #: Empty if no operation has anything to settle. For looking only.
+        self.begun: Mapping[str, BegunName] = self._names.begun
 
     def __len__(self) -> int:
         return len(self._names)

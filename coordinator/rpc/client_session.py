@@ -45,13 +45,13 @@ from peacefs.protocol.limits import (
     idle_connection_timeout_s,
 )
 from peacefs.protocol.messages import Failure, Hello, Message
+from peacefs.protocol.trace_context import switch_to
 from peacefs.runtime.counters import frames_sent
 from peacefs.runtime.frame_budget import ConnectionCounts, FrameBudget
-from peacefs.service.first_step import begin
 from peacefs.service.tls_listener import channel_of
 
 from .audited_calls import AuditedRpc
-from .dispatch import CALLS_OF_CLIENTS, OpenCall
+from .dispatch import CALLS_OF_CLIENTS, OpenCall, Origin
 
 # A client's frame is bounded by its description of a file: a completion names the receipts of all its chunks.
 client_frame_bytes_max: Final = 2 * MIB
@@ -130,11 +130,13 @@ class ClientLinks:
         self._open.discard(link)
         self._idle.pop(link, None)
 
-    def refuse_overload(self) -> None:
-        """Raise Overloaded if too many calls are under way for another one to begin."""
+    def overload(self) -> Failure | None:
+        """Return the reply to another call if too many are under way."""
         under_way = len(self._busy) + len(self._holding)
-        if under_way >= http_requests_in_flight_max:
-            raise Overloaded(f"{under_way} calls are under way already; try again")
+        if under_way < http_requests_in_flight_max:
+            return None
+        error = Overloaded(f"{under_way} calls are under way already; try again")
+        return Failure(error.code, error.message)
 
     def waits(self, link: ClientLink, answering: asyncio.Task[Message]) -> None:
         """Record that a link has a call that waits for something. It must call `ended` when the call has ended."""
@@ -192,7 +194,8 @@ class ClientLink(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._handshake: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
-        self._who: Callable[[], Caller] | None = None
+        #: Where the calls come from. Set by the handshake.
+        self._origin: Origin
         self._host: str | None = None
         #: True while a call waits, so that no further one may begin.
         self._is_busy = False
@@ -252,7 +255,7 @@ class ClientLink(asyncio.Protocol):
     def _work(self) -> None:
         """Carry out the calls that have arrived, until one of them waits or other connections must have a turn."""
         try:
-            while not (self._is_busy or self._is_full or self._transport.is_closing()):
+            while not (self._is_busy or len(self._unsent) >= calls_per_turn_max or self._transport.is_closing()):
                 frame = self._frames.next()
                 if frame is None:
                     break
@@ -265,31 +268,20 @@ class ClientLink(asyncio.Protocol):
                     self._call(frame.message, frame.tag)
         except PeacefsError as error:
             self.refuse(error)
-        begun_bytes = 0 if self._transport.is_closing() else self._frames.buffered_bytes
-        if begun_bytes or self._held_bytes or self._is_paused:
-            self._expect_rest(begun_bytes)
+        finally:
+            # Whatever runs next on the event loop serves no request.
+            switch_to(None)
+        if self._frames.buffered_bytes or self._held_bytes or self._is_paused:
+            self._expect_rest(0 if self._transport.is_closing() else self._frames.buffered_bytes)
             self._read_while_there_is_room()
 
     def _call(self, message: Message, tag: int) -> None:
         """Carry out a call, and have it answered when it need not wait any more."""
         if type(message) not in CALLS_OF_CLIENTS:
             raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say: {_WRONG_PORT}")
-        assert self._peer is not None
         links = self._links
-        call = OpenCall(
-            links.files,
-            message,
-            self._host,
-            self._peer.name,
-            caller=self._who,
-            door=links.door,
-            audited=links.audited,
-        )
-        try:
-            links.refuse_overload()
-            replied = begin(call.carry_out())
-        except Overloaded as error:
-            replied = Failure(error.code, error.message)
+        call = OpenCall(self._origin, message)
+        replied = links.overload() or call.begin()
         if isinstance(replied, asyncio.Task):
             self._heard_s = links.clock()
             self._is_busy = True
@@ -307,9 +299,18 @@ class ClientLink(asyncio.Protocol):
             self._work()
 
     def _answer_soon(self, call: OpenCall, reply: Message, tag: int) -> None:
-        if not self._unsent:
-            self._links.answer_soon(self)
         self._unsent.append((call, reply, tag))
+        if len(self._unsent) > 1:
+            return
+        if needed := call.awaited:
+            self._hold(needed)
+        else:
+            self._links.answer_soon(self)
+
+    def _hold(self, needed: int) -> None:
+        """Have `answer` called when an entry is durable or was undone."""
+        self._links.holds(self)
+        self._links.files.durable.when_durable(needed, self.answer)
 
     def answer(self, refusal: ServiceUnready | None = None) -> None:
         """Send the answers that need not wait. `refusal` is why the entry was undone that the first one needed."""
@@ -334,12 +335,11 @@ class ClientLink(asyncio.Protocol):
 
     def _finish_calls(self, refusal: ServiceUnready | None) -> list[bytes]:
         """Return the answers to send now. If one must wait, have `answer` called when it need not any more."""
-        frames = []
+        frames: list[bytes] = []
         while self._unsent:
             call, reply, tag = self._unsent[0]
-            if refusal is None and not call.is_undone and (needed := call.needed):
-                self._links.holds(self)
-                self._links.files.durable.when_durable(needed, self.answer)
+            if refusal is None and (needed := call.awaited):
+                self._hold(needed)
                 break
             self._unsent.popleft()
             frames.append(encode(call.finish(reply, refusal), tag=tag))
@@ -400,7 +400,16 @@ class ClientLink(asyncio.Protocol):
         except StopIteration as stop:
             self._links.crowd.enter(self._peer_address)
             self._peer = cast(Peer, stop.value)
-            self._who = self._links.caller_of(self._peer, self._caller)
+            links = self._links
+            self._origin = Origin(
+                links.files,
+                links.files.durable.rows,
+                self._host,
+                self._peer.name,
+                caller=links.caller_of(self._peer, self._caller),
+                door=links.door,
+                audited=links.audited,
+            )
             self._write(self._peer.last_word)
             self._frames.bytes_max = client_frame_bytes_max
 

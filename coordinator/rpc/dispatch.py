@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from peacefs.coordinator.calls.name_row import Row
 from peacefs.coordinator.calls.name_table import NAME_TABLE
 from peacefs.coordinator.failover.door import Door
 from peacefs.coordinator.metadata.group_commit import no_room
-from peacefs.coordinator.operations.durability.durable_answers import Watched
+from peacefs.coordinator.operations.durability.durable_answers import ReadRows, Watched
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
@@ -55,7 +56,7 @@ N = TypeVar("N", NewFile, OpenFile, NameCall)
 
 
 #: Carries out a message. Takes its sender's host, and the datanode over whose link it came.
-CarryOut = Callable[[Files, Any, str | None, NodeId | None], Awaitable[Any]]
+CarryOut = Callable[[Files, Any, str | None, NodeId | None], Coroutine[Any, Any, Any]]
 
 
 class Call(NamedTuple):
@@ -164,78 +165,103 @@ async def carry_out(files: Files, message: Message, host: str | None, link: Node
     return call.reply(result) if call.reply is not None else cast(Message, result)
 
 
+class Origin(NamedTuple):
+    """Where calls come from: a connection of `who` on `host`, or the link of a datanode."""
+
+    files: Files
+    #: The rows that calls read.
+    rows: ReadRows
+    host: str | None
+    who: str
+    #: The datanode over whose link the calls come.
+    link: NodeId | None = None
+    #: Authenticates the caller, or raises; without it, the users named in messages are trusted.
+    caller: Callable[[], Caller] | None = None
+    #: Lets calls through when this coordinator may answer; without one it always may.
+    door: Door | None = None
+    audited: AuditedRpc | None = None
+
+
 class OpenCall(Watched):
-    """A call under way: `carry_out` it, wait until what it `needed` is durable, send what `finish` returns."""
+    """A call under way: `begin` it, wait until what it `needed` is durable, send what `finish` returns."""
 
-    __slots__ = (
-        "_audited",
-        "_began_s",
-        "_caller",
-        "_context",
-        "_door",
-        "_files",
-        "_host",
-        "_link",
-        "_made_ns",
-        "_message",
-        "_who",
-        "_who_asks",
-    )
+    __slots__ = ("_began_s", "_context", "_made_ns", "_message", "_origin", "_who_asks")
 
-    def __init__(
-        self,
-        files: Files,
-        message: Message,
-        host: str | None,
-        who: str,
-        *,
-        link: NodeId | None = None,
-        caller: Callable[[], Caller] | None = None,
-        door: Door | None = None,
-        audited: AuditedRpc | None = None,
-    ) -> None:
-        """`who` on `host` calls, over the link of datanode `link` if there is one.
-
-        `caller` authenticates the caller, or raises; without it, the users named in messages are trusted. `door`
-        lets calls through when this coordinator may answer; without one it always may.
-        """
-        super().__init__(files.durable.rows)
+    def __init__(self, origin: Origin, message: Message) -> None:
+        super().__init__(origin.rows)
         self._began_s = time.perf_counter()
-        self._files = files
+        self._origin = origin
         self._message = message
-        self._host = host
-        self._who = who
-        self._link = link
-        self._caller = caller
-        self._door = door
-        self._audited = audited
         self._who_asks: Caller | None = None
         self._made_ns = 0
         self._context = context_of(message)
 
-    async def carry_out(self) -> Message:
-        """Return the reply that `finish` takes. An error is a reply too: Failure."""
-        message = self._message
-        kind = type(message)
-        if is_tracing():
-            self._context = traced(kind.__name__, self._context, {})
-        enter(self._context)
+    def begin(self) -> Message | asyncio.Task[Message]:
+        """Carry the call out up to its first wait, outside any task. Return the reply that `finish` takes.
+
+        An error is a reply too: Failure. If the call waits, return a task that continues it.
+        """
+        door = self._origin.door
+        if door is not None and not door.may_answer:
+            return asyncio.get_running_loop().create_task(self.carry_out())
         try:
-            door = self._door
+            steps = self._steps()
+            waited = self.step(steps.send, None)
+        except StopIteration as stop:
+            return self._reply_of(stop.value)
+        except Exception as error:
+            return self._failure(error)
+        return asyncio.get_running_loop().create_task(self._continue(steps, waited))
+
+    async def carry_out(self) -> Message:
+        """Carry the whole call out. Return the reply that `finish` takes."""
+        try:
+            door = self._origin.door
             if door is not None and not door.may_answer:
                 await door.pass_through()
-            if self._caller is not None:
-                self._who_asks = self._caller()
-                message = _CALLS[kind].name(message, self._who_asks)
-            return await self.run(carry_out(self._files, message, self._host, self._link))
-        except PeacefsError as error:
+            steps = self._steps()
+            waited = self.step(steps.send, None)
+        except StopIteration as stop:
+            return self._reply_of(stop.value)
+        except Exception as error:
+            return self._failure(error)
+        return await self._continue(steps, waited)
+
+    def _steps(self) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine that carries the call out. Raises Unauthenticated, AccessDenied."""
+        origin, message = self._origin, self._message
+        if is_tracing():
+            self._context = traced(type(message).__name__, self._context, {})
+        enter(self._context)
+        call = _CALLS[type(message)]
+        if origin.caller is not None:
+            self._who_asks = origin.caller()
+            message = call.name(message, self._who_asks)
+        return call.carry_out(origin.files, message, origin.host, origin.link)
+
+    async def _continue(self, steps: Coroutine[Any, Any, Any], waited: Any) -> Message:
+        try:
+            result = await self.rest(steps, waited)
+        except Exception as error:
+            return self._failure(error)
+        return self._reply_of(result)
+
+    def _reply_of(self, result: Any) -> Message:
+        reply = _CALLS[type(self._message)].reply
+        if self._context.recording is not None and self.needed:
+            self._made_ns = time.time_ns()
+        try:
+            return cast(Message, result) if reply is None else reply(result)
+        except Exception as error:
+            return self._failure(error)
+
+    def _failure(self, error: Exception) -> Failure:
+        if self._context.recording is not None and self.needed:
+            self._made_ns = time.time_ns()
+        if isinstance(error, PeacefsError):
             return Failure(error.code, error.message, error.culprit)
-        except Exception:
-            log.exception("a %s of %s failed", kind.__name__, self._who)
-            return Failure(PeacefsError.__name__, "an internal error of the coordinator; its log says more")
-        finally:
-            if self._context.recording is not None and self.needed:
-                self._made_ns = time.time_ns()
+        log.error("a %s of %s failed", type(self._message).__name__, self._origin.who, exc_info=error)
+        return Failure(PeacefsError.__name__, "an internal error of the coordinator; its log says more")
 
     def finish(self, reply: Message, refusal: PeacefsError | None = None) -> Message:
         """Return the message to send now. `refusal` is the reason why an entry that the call needs was undone.
@@ -244,11 +270,12 @@ class OpenCall(Watched):
         """
         message = self._message
         kind = type(message)
-        if refusal is None and self.is_undone:
+        if refusal is None and self._undone is not None and self.is_undone:
             refusal = no_room()
-        if refusal is None and self._door is not None:
+        origin = self._origin
+        if refusal is None and origin.door is not None:
             # This process may have been stopped, and another coordinator may have led.
-            refusal = self._door.refusal(is_read=is_read(message) or not self.is_fenced)
+            refusal = origin.door.refusal(is_read=is_read(message) or not self.is_fenced)
         if refusal is not None:
             reply = Failure(refusal.code, refusal.message)
         seconds = time.perf_counter() - self._began_s
@@ -262,15 +289,15 @@ class OpenCall(Watched):
             context.recording.end(failed)
         if log.isEnabledFor(logging.DEBUG):
             with serving(context):
-                log.debug("%s of %s: %s after %.1f ms", kind.__name__, self._who, outcome, seconds * 1000)
-        if self._audited is not None:
-            self._audited.tell(
+                log.debug("%s of %s: %s after %.1f ms", kind.__name__, origin.who, outcome, seconds * 1000)
+        if origin.audited is not None:
+            origin.audited.tell(
                 message,
                 reply,
-                self._host,
+                origin.host,
                 caller=self._who_asks,
-                is_believed=self._caller is None,
-                is_datanode=self._link is not None,
+                is_believed=origin.caller is None,
+                is_datanode=origin.link is not None,
                 seconds=seconds,
                 trace=context.id,
             )
@@ -281,7 +308,7 @@ async def answer(
     files: Files, message: Message, host: str, node: NodeId, *, audited: AuditedRpc | None = None
 ) -> Message:
     """Return the reply to a call of a datanode on `host`, when all that it depends on is durable."""
-    call = OpenCall(files, message, host, node, link=node, audited=audited)
+    call = OpenCall(Origin(files, files.durable.rows, host, node, node, audited=audited), message)
     reply = await call.carry_out()
     try:
         await files.durable.settle(call)

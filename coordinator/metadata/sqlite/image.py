@@ -142,31 +142,35 @@ class ImageWriter:
         self._apply(together)
 
     def _apply(self, entries: Iterable[Entry], remembered: int | None = None) -> None:
-        last: dict[tuple[int, Row], Row | None] = {}
+        last: list[dict[Row, Row | None]] = [{} for _ in TABLES]
         number = chain = 0
         for entry in entries:
             number, chain, content = entry
             for table, row in content.changes:
                 if table >= 0:
-                    last[table, row[: len(TABLES[table].keys)]] = row
+                    last[table][row[: len(TABLES[table].keys)]] = row
                 else:
-                    last[~table, row] = None
+                    last[~table][row] = None
         if not number:
             return
         with self.transaction() as execute:
             # Delete first: if the answer of a request id was deleted, the same id may have a new answer.
-            for (table, key), put in last.items():
-                if put is None:
-                    execute(_deletion(table), key)
-            for (table, _), put in last.items():
-                if put is not None:
-                    execute(_insertion(table), put)
+            for table, rows in enumerate(last):
+                if rows:
+                    self.connection.executemany(
+                        _deletion(table), [key for key, put in rows.items() if put is None]
+                    )
+            for table, rows in enumerate(last):
+                if rows:
+                    self.connection.executemany(
+                        _insertion(table), [row for row in rows.values() if row is not None]
+                    )
             set_meta = "UPDATE meta SET value = ? WHERE key = ?"
             execute(set_meta, (number, "log_number"))
             execute(set_meta, (chain.to_bytes(8, "big"), "log_chain"))
             if remembered is not None:
                 self._remember_digest(remembered)
-            said = last.get((META, ("leader_digest",)))
+            said = last[META].get(("leader_digest",))
             differs_at = self._compare_digest(said[1]) if said else None
             if differs_at is not None:
                 # Keep the difference for the next start. Keep the entries, too, in case the leader's store is the

@@ -53,6 +53,13 @@ class Watched:
         return self._needed if self._needed > self._rows.durable else 0
 
     @property
+    def awaited(self) -> int:
+        """The entry to wait for after the last step; 0 for none, or if something that was read was undone."""
+        if self._needed <= self._rows.durable or self.is_undone:
+            return 0
+        return self._needed
+
+    @property
     def is_undone(self) -> bool:
         """Whether something that the request has read may have been undone since."""
         return self._undone is not None and self._undone != self._rows.undone
@@ -69,33 +76,49 @@ class Watched:
             if self._undone is None:
                 self._undone = rows.undone
 
-    @types.coroutine
-    def run(self, steps: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Run a coroutine to its end, and note which entries each of its steps reads."""
+    def step(self, send: Callable[[Any], Any], value: Any) -> Any:
+        """Run one step of a coroutine, and note which entries it reads. Return what the coroutine waits for.
+
+        Raises StopIteration with the result if the step is the last one, and what the step raises.
+        """
         rows = self._rows
-        send: Callable[[Any], Any] = steps.send
-        value: Any = None
+        rows.ahead = 0
+        if self._undone is not None and self._needed <= rows.durable and not self.is_undone:
+            self._undone = None
+        self._is_running = True
+        try:
+            return send(value)
+        finally:
+            if rows.ahead:
+                self._note()
+            self._is_running = False
+
+    @types.coroutine
+    def rest(self, steps: Coroutine[Any, Any, T], waited: Any) -> Generator[Any, Any, T]:
+        """Wait for what the first step of a coroutine returned, and run its other steps."""
         try:
             while True:
-                rows.ahead = 0
-                self._is_running = True
-                if self._needed <= rows.durable and not self.is_undone:
-                    self._undone = None
                 try:
-                    waited = send(value)
+                    value = yield waited
+                    send: Callable[[Any], Any] = steps.send
+                except BaseException as error:
+                    value, send = error, steps.throw
+                try:
+                    waited = self.step(send, value)
                 except StopIteration as stop:
                     result: T = stop.value
                     return result
-                finally:
-                    self._note()
-                    self._is_running = False
-                try:
-                    value = yield waited
-                    send = steps.send
-                except BaseException as error:
-                    value, send = error, steps.throw
         finally:
             steps.close()
+
+    async def run(self, steps: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, and note which entries each of its steps reads."""
+        try:
+            waited = self.step(steps.send, None)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        return await self.rest(steps, waited)
 
 
 class DurableAnswers:
@@ -104,10 +127,8 @@ class DurableAnswers:
     def __init__(self, rows: ReadRows, commits: Durable) -> None:
         self.rows = rows
         self._commits = commits
-
-    def when_durable(self, number: int, settled: Settled) -> None:
-        """Call `settled` when an entry is durable, or with the reason why it was undone."""
-        self._commits.when_durable(number, settled)
+        #: Calls a function when an entry is durable, or with the reason why it was undone.
+        self.when_durable: Callable[[int, Settled], None] = commits.when_durable
 
     def watched(self) -> Watched:
         """Return a watcher for one request."""
