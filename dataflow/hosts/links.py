@@ -122,6 +122,10 @@ class Links:
         except (OSError, PeacefsError) as fault:
             # Reported below, like an end.
             log.debug("no connection to %s: %s", lane[0], fault)
+        except Exception as error:
+            # Not when the task is collected: its messages would be lost without a word until then.
+            context = {"message": f"messages to {lane[0]!r} cannot be sent", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
         finally:
             if writer is not None:
                 writer.close()

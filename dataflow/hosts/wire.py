@@ -86,7 +86,8 @@ def encode(message: Message | HostedMessage) -> list[bytes | memoryview]:
     head: object = message
     if isinstance(message, Data):
         head = _DataHead(message.stream, message.subscription, message.batch.first, message.sent_bytes)
-        rows = memoryview(message.batch.rows.serialize())
+        # Arrow gives signed bytes, which the seals of a connection do not take.
+        rows = memoryview(message.batch.rows.serialize()).cast("B")
     elif isinstance(message, _WITH_DATA):
         head, rows = replace(message, data=b""), message.data
     body = _encoder.encode(head)

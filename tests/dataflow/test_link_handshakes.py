@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 from crc32c import crc32c
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.local_cluster.trial_certificates import TrialAuthority
-from peacefs.dataflow.core.messages import NodeAlive
+from peacefs.dataflow.core.messages import Data, NodeAlive, Subscription
 from peacefs.dataflow.hosts import door as door_module
 from peacefs.dataflow.hosts.links import Links
 from peacefs.dataflow.hosts.membership import Member, Membership
 from peacefs.dataflow.hosts.wire import encode
+from peacefs.dataflow.model.batches import Batch
 from peacefs.protocol.errors import PeerError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import PROTOCOL_VERSION
@@ -32,6 +34,7 @@ from peacefs.runtime.protected_stream import ProtectedStream
 from peacefs.runtime.tls import TlsFiles
 
 _TOKEN = "a" * 32
+_ROWS = pa.schema([("value", pa.int64())])
 
 
 class Process:
@@ -45,7 +48,7 @@ class Process:
         self._thread.start()
         self.links = Links(
             Membership(Member(name, token, tls)),
-            {},
+            {"in": _ROWS},
             lambda peer, message: self.received.append((peer, message)),
             self.broken.append,
         )
@@ -229,6 +232,24 @@ def _issued(directory: Path) -> TlsFiles:
     return TrialAuthority(directory).issue(["127.0.0.1"])
 
 
+@pytest.mark.parametrize("with_tls", [False, True])
+def test_rows_of_any_number_arrive_as_they_were(
+    begin: Callable[..., Process], certificates: tuple[TlsFiles, TlsFiles], with_tls: bool
+) -> None:
+    """Large messages are sealed in other pieces than small ones."""
+    tls = certificates[0] if with_tls else None
+    edge, node = begin("edge", tls=tls), begin("node-1", tls=tls)
+    first = 1
+    for count in (1, 100, 10_000, 300_000):
+        rows = pa.record_batch([pa.array(range(first, first + count))], schema=_ROWS)
+        data = Data("in", Subscription("unit", 1, 1), Batch(first, rows))
+        node.loop.call_soon_threadsafe(node.links.send, "edge", edge.address, data)
+        first += count
+    wait_until(lambda: len(edge.received) == 4, "rows")
+    arrived = [value for _, data in edge.received for value in data.batch.rows.column("value").to_pylist()]
+    assert arrived == list(range(1, first))
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 def test_connections_use_tls_with_the_certificates_of_services(
     begin: Callable[..., Process], certificates: tuple[TlsFiles, TlsFiles], is_known: bool
@@ -247,3 +268,12 @@ def test_connections_use_tls_with_the_certificates_of_services(
     else:
         wait_until(lambda: node.broken == ["edge"], "the refusal")
         assert edge.received == []
+
+
+def test_message_that_cannot_be_sent_is_an_error_of_the_process(begin: Callable[..., Process]) -> None:
+    edge, node = begin("edge"), begin("node-1")
+    found: list[Any] = []
+    node.loop.set_exception_handler(lambda _, context: found.append(context["exception"]))
+    node.loop.call_soon_threadsafe(node.links.send, "edge", edge.address, {"no": "message"})
+    wait_until(lambda: found, "the error")
+    assert isinstance(found[0], KeyError)
