@@ -15,6 +15,7 @@ import pytest
 from support.dataflows import SCHEMA, input_rows
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.dict_table import DictTable
 from peacefs.dataflow import Query
 from peacefs.dataflow.core.messages import NodeAlive
 from peacefs.dataflow.hosts import run_events
@@ -27,7 +28,6 @@ from peacefs.dataflow.hosts.wire import MessageReader, encode
 from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.ring.arrangement import arrange
-from peacefs.dataflow.ring.keyed_table import DictTable
 from peacefs.dataflow.ring.monitor import Monitor
 from peacefs.dataflow.ring.node_context import NodeContext
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
