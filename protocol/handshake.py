@@ -48,7 +48,7 @@ from .seals import SEAL_KEY_BYTES, FrameKeys
 from .tokens import HandshakeSecret, Signer
 
 M = TypeVar("M", bound=Message)
-_ROLES = ("client", "datanode", "agent", "coordinator")
+_ROLES: Final = ("client", "datanode", "agent", "coordinator")
 #: The name, and the role, of the coordinator.
 COORDINATOR: Final = "coordinator"
 
@@ -79,7 +79,7 @@ class Identity:
 
     `local_socket` is the name of the service's local socket, for processes on its host. `addresses` (host:port)
     are advertised, in addition to the addresses that its sockets are bound to. A client sends `credential` to
-    authenticate its user.
+    authenticate its user. `admits`: the roles that may connect to it.
     """
 
     cluster: str
@@ -90,6 +90,7 @@ class Identity:
     addresses: Collection[str] = ()
     credential: str = field(default="", repr=False)
     versions: SpokenVersions = SPOKEN
+    admits: Collection[str] = _ROLES
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ def _check_handshake(me: Identity, hello: Hello, reached: str) -> int:
             f"{me.name} speaks protocol version {me.versions}, {hello.name} {theirs}: "
             f"{_what_to_upgrade(me.versions, theirs, hello.name, me.name)}"
         )
-    if hello.role not in _ROLES:
+    if hello.role not in me.admits:
         raise errors.PeerRefused(f"unknown role {hello.role!r}")
     if hello.cluster and me.cluster and hello.cluster != me.cluster:
         raise errors.PeerRefused(f"{me.name} belongs to cluster {me.cluster}, {hello.name} to {hello.cluster}")

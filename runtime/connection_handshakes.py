@@ -77,11 +77,14 @@ def accept_connection(
     budget: FrameBudget[SocketConnection] | None = None,
     admit: Callable[[Peer], None] = lambda _peer: None,
     tls: TlsIdentity | None = None,
+    *,
+    is_discreet: bool = False,
 ) -> Peer:
     """Complete a connector's handshake as `me`. Frames of clients then count against `budget`.
 
     With `tls`, all connections but local sockets use TLS, and services must show a certificate. Raises PeerRefused
-    or ProtocolViolation, or Overloaded if `admit` does, after sending the reason to the connector.
+    or ProtocolViolation, or Overloaded if `admit` does, after sending the reason to the connector unless
+    `is_discreet`.
     """
     if tls is not None and not connection.is_local:
         connection.secure(tls.server_context(ssl.CERT_OPTIONAL))
@@ -103,8 +106,9 @@ def accept_connection(
             connection.greeted(client_data_frame_bytes_max, budget)
         return peer
     except (PeerRefused, ProtocolViolation, Overloaded) as refusal:
-        with contextlib.suppress(PeacefsError):
-            connection.send(Failure(refusal.code, refusal.message), b"", handshake_timeout_s)
+        if not is_discreet:
+            with contextlib.suppress(PeacefsError):
+                connection.send(Failure(refusal.code, refusal.message), b"", handshake_timeout_s)
         raise
 
 

@@ -36,6 +36,7 @@ from . import effects as fx
 from .disk_files import DiskFile
 from .in_process_payloads import Ends, InProcessPayloads
 from .local_sockets import receive_with_file
+from .protected_stream import ProtectedStream
 from .sealed_source import SealedSource
 from .sending_end import SendingEnd
 from .tls_socket import TlsSocket, await_tls
@@ -109,6 +110,16 @@ class SocketConnection(SendingEnd):
             assert not self.channel, "what TLS protects has no seals"
             self._sealer = Sealer(keys.sending)
             self._source = SealedSource(self._wire, Opener(keys.receiving))
+
+    def hand_over(self) -> ProtectedStream:
+        """Return the socket for other use, after the handshake. The connection must not be used any more."""
+        assert not self.has_bytes_ahead, "bytes that were received already would be lost"
+        if isinstance(self._socket, TlsSocket):
+            tls = self._socket
+            return ProtectedStream(self._wire, lambda head, payload: [tls.seal((head, payload))], tls.open)
+        assert self._sealer is not None, "only services hand over sockets"
+        assert self._source is not None
+        return ProtectedStream(self._wire, self._sealer.seal, self._source.opener.open)
 
     def receive_descriptor(self, timeout_s: float) -> tuple[Message, DiskFile | None]:
         """Receive a message over a local socket, and the open file that was sent with it, if any."""

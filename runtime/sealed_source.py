@@ -31,6 +31,10 @@ class SealedSource:
         self._seal = memoryview(bytearray(SEAL_BYTES))
 
     @property
+    def opener(self) -> Opener:
+        return self._opener
+
+    @property
     def has_more(self) -> bool:
         """True if bytes were received and not returned yet."""
         return len(self._opened) > 0 or self._at < self._end

@@ -157,6 +157,16 @@ class TlsSocket:
         assert flags & socket.MSG_PEEK, "data is received by `recv_into`"
         return b"?" if self.has_pending else self._socket.recv(count, flags)
 
+    def open(self, data: bytes) -> bytes:
+        """Decrypt bytes that an event loop has received from the socket. Raises PeerRefused or PeerUnreachable."""
+        with self._lock:
+            self._incoming.write(data)
+        opened = []
+        view = _scratch()
+        while count := self._open_into(view):
+            opened.append(bytes(view[:count]))
+        return b"".join(opened)
+
     def _take(self, wanted: int, flags: int) -> None:
         """Receive encrypted bytes for about `wanted` bytes of data, and pass them to OpenSSL."""
         scratch = _scratch()

@@ -33,6 +33,7 @@ from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import StartupError
+from peacefs.runtime.tls import TlsFiles
 
 # Spark fails a job after this many failures of one task (spark.task.maxFailures, 4 by default).
 dataflow_task_failures_min: Final = 100
@@ -52,7 +53,9 @@ class SparkExecutors:
         *,
         bounds: Bounds | None = None,
         node_timeout_s: float = limits.dataflow_node_timeout_s,
+        tls: TlsFiles | None = None,
     ) -> None:
+        """With `tls`, connections between the processes of a query use TLS. The certificate is for 127.0.0.1."""
         self._context = spark.sparkContext
         self._settings = self._context.getConf()
         failures = int(self._settings.get("spark.task.maxFailures", "4"))
@@ -65,6 +68,7 @@ class SparkExecutors:
         self._checkpoints = checkpoints
         self._bounds = bounds or Bounds()
         self._node_timeout_s = node_timeout_s
+        self._tls = tls
 
     def start(
         self,
@@ -76,7 +80,8 @@ class SparkExecutors:
     ) -> EdgeRun | RingRun:
         if any(each.nodes_min > 1 for each in (technique, *network.techniques.values())):
             self._check_executors(technique.name)
-        pool = NodePool(self._nodes, _Jobs(self._context), self._checkpoints, self._bounds, self._node_timeout_s)
+        jobs = _Jobs(self._context)
+        pool = NodePool(self._nodes, jobs, self._checkpoints, self._bounds, self._node_timeout_s, self._tls)
         return start_query(network, technique, sources, sinks, pool, options)
 
     def _check_executors(self, technique: str) -> None:
@@ -146,7 +151,7 @@ def _run_task(orders: NodeOrders | RingOrders) -> Iterator[int]:
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         name = f"{orders.name}.retry-{attempt}" if attempt else orders.name
-        asyncio.run(RingNode(replace(orders, name=name)).run())
+        asyncio.run(RingNode(replace(orders, member=replace(orders.member, name=name))).run())
     else:
         asyncio.run(NodeProcess(replace(orders, session=f"{os.getpid()}-{secrets.token_hex(8)}")).run())
     yield os.getpid()

@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.dataflows.dict_table import DictTable, places_of
 from benchmarks.dataflows.seeded_ring import KillSet, RingFunctions, RingTimes, SeededRing
 from benchmarks.report import show
 from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.ring.hashed_rows import HashedRows
-from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
+from peacefs.dataflow.ring.keyed_table import KeyedTable
 
 #: (nodes, simultaneous failures) of the runs.
 CASES = ((12, 1), (12, 3), (12, 6), (100, 1), (100, 6), (300, 1), (300, 6), (1000, 1), (1000, 3))

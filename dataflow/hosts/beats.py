@@ -1,4 +1,4 @@
-"""Beats of a node, sent by a separate thread while the node is busy with one batch for seconds.
+"""Beats of a node, sent by separate threads while the node is busy with one batch for seconds.
 
 A user's function may need longer for a batch than a node may be silent. Without these beats the node would be
 considered dead, and then each node that begins the same batch after it. The beats stop when the process stops, or
@@ -8,77 +8,66 @@ when the node has been busy for so long that it must be considered hung.
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from peacefs.dataflow.limits import dataflow_busy_s_max
+from peacefs.protocol.errors import PeacefsError
+from peacefs.runtime.protected_stream import ProtectedStream
 
-from .greeting import greet
+from .membership import Membership
 
 
 class Beats:
-    """A thread that repeatedly sends one message to everyone who must know that the node is alive."""
+    """Sends one message repeatedly to everyone who must know that the node is alive, with a thread for each."""
 
     def __init__(
         self,
-        name: str,
-        token: str,
+        membership: Membership,
         encode: Callable[[Any], Sequence[bytes | memoryview]],
         message: object,
         *,
         every_s: float,
         busy_s_max: float = dataflow_busy_s_max,
     ) -> None:
-        self._name, self._token = name, token
+        self._membership = membership
         self._beat = b"".join(encode(message))
         self._every_s, self._busy_s_max = every_s, busy_s_max
         self._round_s = time.monotonic()
-        self._addresses: frozenset[str] = frozenset()
-        self._connections: dict[str, socket.socket] = {}
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="beats", daemon=True)
+        # By name and address. The thread ends when the event is set.
+        self._followers: dict[tuple[str, str], threading.Event] = {}
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def note(self, addresses: Collection[str]) -> None:
-        """Note that the event loop has run, and which addresses must know that the node is alive."""
+    def note(self, followers: Mapping[str, str]) -> None:
+        """Note that the event loop has run, and who must know that the node is alive: addresses by name."""
         self._round_s = time.monotonic()
-        self._addresses = frozenset(addresses)
+        wanted = followers.items()
+        for follower in self._followers.keys() - wanted:
+            self._followers.pop(follower).set()
+        for follower in wanted - self._followers.keys():
+            ended = self._followers[follower] = threading.Event()
+            threading.Thread(target=self._run, args=(*follower, ended), name="beats", daemon=True).start()
 
     def close(self) -> None:
-        self._closed.set()
-        self._thread.join()
+        """End the threads, each after its current step."""
+        self.note({})
 
-    # -- on the thread --------------------------------------------------------------------------------------
+    # -- on the threads -------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._closed.wait(self._every_s):
-            wanted = self._addresses
-            for address in self._connections.keys() - wanted:
-                self._connections.pop(address).close()
-            if time.monotonic() - self._round_s < self._busy_s_max:
-                for address in wanted:
-                    self._send(address)
-        for connection in self._connections.values():
-            connection.close()
-
-    def _send(self, address: str) -> None:
-        # An address that does not answer is tried again with the next beat. Its loss is detected elsewhere.
-        with contextlib.suppress(OSError):
-            connection = self._connections.pop(address, None) or self._connect(address)
-            try:
-                connection.sendall(self._beat)
-            except OSError:
-                connection.close()
-                raise
-            self._connections[address] = connection
-
-    def _connect(self, address: str) -> socket.socket:
-        host, _, port = address.rpartition(":")
-        connection = socket.create_connection((host, int(port)), timeout=self._every_s)
-        connection.sendall(greet(self._name, self._token, address, beats=True))
-        return connection
+    def _run(self, name: str, address: str, ended: threading.Event) -> None:
+        with contextlib.ExitStack() as opened:
+            stream: ProtectedStream | None = None
+            while not ended.wait(self._every_s):
+                if time.monotonic() >= self._round_s + self._busy_s_max:
+                    continue
+                # If an address does not answer, try again with the next beat. Its loss is detected elsewhere.
+                try:
+                    if stream is None:
+                        stream = self._membership.dial_for_beats(name, address)
+                        stream.sock.settimeout(self._every_s)
+                        opened.enter_context(stream.sock)
+                    stream.sock.sendall(b"".join(stream.seal(self._beat, b"")))
+                except (OSError, PeacefsError):
+                    opened.close()
+                    stream = None

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -49,6 +49,7 @@ from peacefs.protocol.errors import PeacefsError, RunSuperseded
 from .checkpoint_store import delete, retain
 from .interface import LinkMeter, RowMeter, Sink, Source
 from .links import Links
+from .membership import Member, Membership
 from .node_pool import NodePool
 from .node_process import NodeOrders
 from .node_shell import EDGE
@@ -116,7 +117,8 @@ class EdgeRun(HostedRun):
             each.check_nodes(pool.count)
         self._network, self._pool = network, pool
         self._sources, self._sinks = sources, sinks
-        self._token = secrets.token_hex(16)
+        self._member = Member(EDGE, secrets.token_hex(16), pool.tls)
+        self._membership = Membership(self._member)
         self._options = options
         self._records.begin()
         # Read only now, after older drivers can no longer deliver.
@@ -180,8 +182,8 @@ class EdgeRun(HostedRun):
         schemas = {name: kind.schema for name, kind in self._network.types.items()}
         traffic = self._options.traffic
         sent = None if traffic is None else traffic.counter(EDGE)
-        self._links = Links(EDGE, self._token, schemas, self._received, self._broken, sent)
-        self._address = await self._links.listen()
+        self._links = Links(self._membership, schemas, self._received, self._broken, sent)
+        self._address = self._links.listen()
         self._begin(self._watch_fence())
         try:
             for number in range(1, self._pool.count + 1):
@@ -234,9 +236,8 @@ class EdgeRun(HostedRun):
         while True:
             self._begins(name)
             orders = NodeOrders(
-                name,
+                replace(self._member, name=name),
                 secrets.token_hex(8),
-                self._token,
                 self._address,
                 self._recovery,
                 self._pool.bounds,

@@ -1,83 +1,78 @@
 """Connections between the processes of a dataflow: TCP, one per direction, messages in order.
 
 A connection is opened when there is something to send. When it breaks, both ends are told, and messages in transit
-are lost. A connection begins with a greeting (`greeting.py`). Until the greeting has proved that the other end
-belongs to the query, nothing else is read. Connections that have not greeted have a deadline, and their number is
-limited. Loopback only. Beats use separate connections (`beats.py`), whose end is not reported.
+are lost. A connection begins with the services' handshake, on other threads than the event loop (`membership.py`,
+`door.py`). Loopback only. Beats use separate connections (`beats.py`), whose end is not reported.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, Final
 
 import pyarrow as pa
 
-from peacefs.protocol.errors import ProtocolViolation
+from peacefs.protocol.errors import PeacefsError, PeerError
+from peacefs.protocol.handshake import Peer
+from peacefs.runtime.protected_stream import ProtectedStream
 
-from .greeting import Greeting, greet, read_greeting
+from .door import Door
+from .membership import BEATS, Membership
 from .wire import MessageReader, encode
 
-# Time limit for the greeting of a connection, and the maximum number of connections that have not greeted. Above
-# that, the oldest is closed. A greeting that is sent immediately is read before that many others can be accepted.
-dataflow_greeting_s: Final = 5.0
-dataflow_strangers_max: Final = 256
-dataflow_strangers_backlog: Final = 32
+# Maximum number of connections that a process makes at the same time. Others wait.
+dataflow_dials_max: Final = 64
 
 
 log = logging.getLogger("peacefs.dataflow")
-
-_HOST = "127.0.0.1"
-#: The time limit of a connection that has not greeted is counted in this many rounds. While the loop is busy with
-#: one batch, at most one round passes, however long that takes. A greeting that arrived meanwhile is then read.
-_ROUNDS = 10
 
 
 class Links:
     """The connections of one process to the other processes of its query.
 
     Messages to a peer arrive in order, except urgent ones, which use a separate connection. When a connection
-    ends, messages in transit are lost, and `broken` is called with the peer. Until a connection has greeted with
-    the query's token, nothing else of it is read. Every edge and node, of units and of rings, has one `Links`, and
-    calls it only on its event loop.
+    ends, messages in transit are lost, and `broken` is called with the peer. Every edge and node, of units and of
+    rings, has one `Links`, and calls it only on its event loop.
     """
 
     def __init__(
         self,
-        name: str,
-        token: str,
+        membership: Membership,
         schemas: Mapping[str, pa.Schema],
         received: Callable[[str, Any], None],
         broken: Callable[[str], None],
         sent: Callable[[Any, int], None] | None = None,
     ) -> None:
         """`sent` is called with each message that was written, and its number of bytes."""
+        self._membership = membership
         self._schemas = schemas
-        self._name, self._token = name, token
-        self._address = ""
         self._received = received
         self._broken = broken
         self._sent = sent
         # By peer, and whether the connection is for urgent messages.
         self._outgoing: dict[tuple[str, bool], _Outgoing] = {}
-        self._server: asyncio.Server | None = None
+        self._door: Door | None = None
+        self._dials = ThreadPoolExecutor(dataflow_dials_max, thread_name_prefix="dial")
         self._incoming: set[_Incoming] = set()
-        # Connections that have not greeted yet, with the number of rounds so far; oldest first.
-        self._strangers: dict[_Incoming, int] = {}
-        self._round: asyncio.TimerHandle | None = None
-        self._warned = False
+        self._entering: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    async def listen(self) -> str:
+    def listen(self) -> str:
         """Accept connections, and return the address."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Incoming(self), _HOST, 0, backlog=dataflow_strangers_backlog
-        )
-        host, port = self._server.sockets[0].getsockname()[:2]
-        self._address = f"{host}:{port}"
-        return self._address
+        loop = asyncio.get_running_loop()
+
+        def entered(peer: Peer, stream: ProtectedStream) -> None:
+            try:
+                loop.call_soon_threadsafe(self._entered, peer, stream)
+            except RuntimeError:  # the loop is closed because the query is over
+                stream.sock.close()
+
+        self._door = Door(self._membership, entered)
+        return self._door.address
 
     def send(self, peer: str, address: str, message: Any, *, urgent: bool = False) -> None:
         """Send a message after those before it, or if `urgent` after earlier urgent ones.
@@ -96,39 +91,41 @@ class Links:
 
     async def close(self) -> None:
         self._closing = True
-        if self._server is not None:
-            self._server.close()
-        if self._round is not None:
-            self._round.cancel()
-        for incoming in self._incoming:
-            incoming.abort()
-        tasks = [outgoing.task for outgoing in self._outgoing.values()]
+        if self._door is not None:
+            self._door.close()
+        tasks = [*(outgoing.task for outgoing in self._outgoing.values()), *self._entering]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._server is not None:
-            await self._server.wait_closed()
+        for incoming in self._incoming:
+            incoming.abort()
+        self._dials.shutdown(wait=False, cancel_futures=True)
 
     async def _write(self, lane: tuple[str, bool], outgoing: _Outgoing) -> None:
         writer: asyncio.StreamWriter | None = None
         try:
-            host, _, port = outgoing.address.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(greet(self._name, self._token, outgoing.address))
+            stream = await self._dialled(lane[0], outgoing.address)
+            reader, writer = await asyncio.open_connection(sock=stream.sock)
             # The peer sends nothing on this connection, so any data or the end means that the peer is gone.
             gone = asyncio.create_task(reader.read(1))
             gone.add_done_callback(lambda _: outgoing.messages.put_nowait(None))
             try:
                 while (message := await outgoing.messages.get()) is not None:
-                    parts = encode(message)
+                    head, *rows = encode(message)
+                    parts = stream.seal(head, rows[0] if rows else b"")
                     writer.writelines(parts)
                     if self._sent is not None:
                         self._sent(message, sum(map(len, parts)))
                     await writer.drain()
             finally:
                 gone.cancel()
-        except OSError:
-            pass  # reported below, like an end
+        except (OSError, PeacefsError) as fault:
+            # Reported below, like an end.
+            log.debug("no connection to %s: %s", lane[0], fault)
+        except Exception as error:
+            # Not when the task is collected: its messages would be lost without a word until then.
+            context = {"message": f"messages to {lane[0]!r} cannot be sent", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
         finally:
             if writer is not None:
                 writer.close()
@@ -136,74 +133,52 @@ class Links:
                 del self._outgoing[lane]
                 self._broken(lane[0])
 
-    # -- called by incoming connections ---------------------------------------------------------------------
+    async def _dialled(self, peer: str, address: str) -> ProtectedStream:
+        wanted = True
+        dial = self._dials.submit(self._membership.dial, peer, address, lambda: wanted)
+        try:
+            return await asyncio.wrap_future(dial)
+        except asyncio.CancelledError:
+            wanted = False
+            dial.add_done_callback(_close_dialled)
+            raise
+
+    # -- incoming connections -------------------------------------------------------------------------------
+
+    def _entered(self, peer: Peer, stream: ProtectedStream) -> None:
+        """Read from a connection whose handshake is complete."""
+        if self._closing:
+            stream.sock.close()
+            return
+        task = asyncio.create_task(self._read(peer, stream))
+        self._entering.add(task)
+        task.add_done_callback(self._entering.discard)
+
+    async def _read(self, peer: Peer, stream: ProtectedStream) -> None:
+        incoming = _Incoming(self, peer, stream, MessageReader(self._schemas))
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: incoming, stream.sock)
 
     def opened(self, incoming: _Incoming) -> None:
-        """Register a connection. Above the limit, close the oldest connection that has not greeted."""
         self._incoming.add(incoming)
-        self._strangers[incoming] = 0
-        if len(self._strangers) > dataflow_strangers_max:
-            self._refuse(next(iter(self._strangers)), "too many connections have not greeted")
-        if self._round is None:
-            self._begin_round()
-
-    def greeting_of(self, incoming: _Incoming, data: bytearray) -> Greeting | None:
-        """Parse the greeting at the beginning of the received bytes. None if it is incomplete or refused."""
-        try:
-            greeting = read_greeting(data, self._token, self._address)
-        except ProtocolViolation as refusal:
-            self._refuse(incoming, refusal.message)
-            return None
-        if greeting is not None:
-            del self._strangers[incoming]
-        return greeting
-
-    def new_reader(self) -> MessageReader:
-        return MessageReader(self._schemas)
 
     def received(self, peer: str, message: Any) -> None:
         self._received(peer, message)
 
     def closed(self, incoming: _Incoming) -> None:
         self._incoming.discard(incoming)
-        self._strangers.pop(incoming, None)
-        greeting = incoming.greeting
-        if greeting is not None and not greeting.beats and not self._closing:
-            self._broken(greeting.node)
-
-    # -- strangers ------------------------------------------------------------------------------------------
-
-    def _begin_round(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._round = loop.call_later(dataflow_greeting_s / _ROUNDS, self._end_round)
-
-    def _end_round(self) -> None:
-        self._round = None
-        for incoming in list(self._strangers):
-            self._strangers[incoming] += 1
-            if self._strangers[incoming] > _ROUNDS:
-                self._refuse(incoming, f"no greeting came within {dataflow_greeting_s:g} s")
-        if self._strangers:
-            self._begin_round()
-
-    def _refuse(self, incoming: _Incoming, reason: str) -> None:
-        self._strangers.pop(incoming, None)
-        incoming.abort()
-        if not self._warned:
-            # Log only once, so that someone who connects endlessly cannot fill the log.
-            self._warned = True
-            log.warning("a connection to %s is refused, as others like it will be: %s", self._address, reason)
+        if incoming.peer.role != BEATS and not self._closing:
+            self._broken(incoming.peer.name)
 
 
 class _Incoming(asyncio.Protocol):
-    """A connection opened by a peer. Until the greeting is accepted, it reads nothing else."""
+    """A connection that a peer has opened, after its handshake."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, peer: Peer, stream: ProtectedStream, messages: MessageReader) -> None:
+        self.peer = peer
         self._links = links
+        self._stream = stream
+        self._messages = messages
         self._transport: asyncio.Transport
-        self._begun = bytearray()
-        self._messages: MessageReader
-        self.greeting: Greeting | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -213,19 +188,11 @@ class _Incoming(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport.is_closing():
             return
-        if self.greeting is None:
-            self._begun += data
-            self.greeting = self._links.greeting_of(self, self._begun)
-            if self.greeting is None:
-                return
-            data = bytes(self._begun[self.greeting.length :])
-            self._begun.clear()
-            self._messages = self._links.new_reader()
         try:
-            for message in self._messages.feed(data):
-                self._links.received(self.greeting.node, message)
-        except ProtocolViolation as error:
-            log.warning("the connection from %s ends: %s", self.greeting.node, error.message)
+            for message in self._messages.feed(self._stream.open(data)):
+                self._links.received(self.peer.name, message)
+        except PeerError as error:
+            log.warning("the connection from %s ends: %s", self.peer.name, error.message)
             self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -241,3 +208,9 @@ class _Outgoing:
         #: None at the end of the connection.
         self.messages: asyncio.Queue[Any] = asyncio.Queue()
         self.task: asyncio.Task[None]
+
+
+def _close_dialled(dial: Future[ProtectedStream]) -> None:
+    """Close a connection that is not wanted any more."""
+    with contextlib.suppress(CancelledError, PeacefsError, OSError):
+        dial.result().sock.close()

@@ -13,6 +13,7 @@ from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol import limits
+from peacefs.runtime.tls import TlsFiles
 
 from .checkpoint_store import UnitCheckpoints
 from .edge_run import EdgeRun, RunOptions
@@ -40,11 +41,14 @@ class LocalProcesses:
         *,
         bounds: Bounds | None = None,
         node_timeout_s: float = limits.dataflow_node_timeout_s,
+        tls: TlsFiles | None = None,
     ) -> None:
+        """With `tls`, connections between the processes of a query use TLS. The certificate is for 127.0.0.1."""
         self._nodes = nodes
         self._checkpoints = checkpoints
         self._bounds = bounds or Bounds()
         self._node_timeout_s = node_timeout_s
+        self._tls = tls
         self._launcher = _Processes()
 
     def start(
@@ -56,7 +60,9 @@ class LocalProcesses:
         options: RunOptions | None = None,
     ) -> EdgeRun | RingRun:
         self._launcher = _Processes()
-        pool = NodePool(self._nodes, self._launcher, self._checkpoints, self._bounds, self._node_timeout_s)
+        pool = NodePool(
+            self._nodes, self._launcher, self._checkpoints, self._bounds, self._node_timeout_s, self._tls
+        )
         return start_query(network, technique, sources, sinks, pool, options)
 
     def pids(self) -> Mapping[str, int]:

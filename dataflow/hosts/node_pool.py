@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from peacefs.dataflow.core.bounds import Bounds
+from peacefs.runtime.tls import TlsFiles
 
 from .checkpoint_store import UnitCheckpoints
 from .node_process import NodeOrders
@@ -40,3 +41,5 @@ class NodePool:
     bounds: Bounds
     #: Silence after which a node is considered dead.
     node_timeout_s: float
+    #: The certificate, key and CA of all processes of the query. Without them connections do not use TLS.
+    tls: TlsFiles | None = None

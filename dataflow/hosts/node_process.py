@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -35,6 +35,7 @@ from peacefs.protocol.errors import (
 
 from .checkpoint_store import UnitCheckpoints
 from .interface import LinkMeter, RowMeter
+from .membership import Member
 from .node_main import run_as_ordered
 from .node_shell import EDGE, NodeShell
 from .unit_states import UnitStates
@@ -52,9 +53,8 @@ log = logging.getLogger("peacefs.dataflow")
 class NodeOrders:
     """Orders for a node process, given when it starts."""
 
-    name: str
+    member: Member
     session: str
-    token: str
     edge_address: str
     recovery: QueryRecovery
     bounds: Bounds
@@ -63,6 +63,10 @@ class NodeOrders:
     traffic: LinkMeter | None = None
     #: Counts the rows that the node sends.
     row_counts: RowMeter | None = None
+
+    @property
+    def name(self) -> str:
+        return self.member.name
 
     @property
     def query(self) -> str:
@@ -79,8 +83,7 @@ class NodeProcess(NodeShell):
     def __init__(self, orders: NodeOrders) -> None:
         network = orders.recovery.network
         super().__init__(
-            orders.name,
-            orders.token,
+            orders.member,
             orders.edge_address,
             {name: kind.schema for name, kind in network.types.items()},
             NodeAlive(orders.name, orders.session),
@@ -111,9 +114,9 @@ class NodeProcess(NodeShell):
             orders.name, orders.session, orders.recovery, self._states.new, orders.bounds, address=address
         )
 
-    def _tick(self, now_s: float) -> Collection[str]:
+    def _tick(self, now_s: float) -> Mapping[str, str]:
         self._perform(self._core.tick(now_s))
-        return [self._orders.edge_address]
+        return {EDGE: self._orders.edge_address}
 
     def _received(self, peer: str, message: Message) -> None:
         if isinstance(message, Placement):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from peacefs.state.warm import warm
 
 from .beats import Beats
 from .links import Links
+from .membership import Member, Membership
 from .unexpected import on_unexpected
 from .wire import encode
 
@@ -30,8 +31,7 @@ class NodeShell(ABC):
 
     def __init__(
         self,
-        name: str,
-        token: str,
+        member: Member,
         edge_address: str,
         schemas: Mapping[str, pa.Schema],
         alive: object,
@@ -39,9 +39,10 @@ class NodeShell(ABC):
         sent: Callable[[Any, int], None] | None = None,
     ) -> None:
         """`alive`: the message that is sent every `beat_s`. `sent`: called with each message and its bytes."""
-        self._links = Links(name, token, schemas, self._received, self._broken, sent)
+        membership = Membership(member)
+        self._links = Links(membership, schemas, self._received, self._broken, sent)
         self._addresses = {EDGE: edge_address}
-        self._beats = Beats(name, token, encode, alive, every_s=beat_s)
+        self._beats = Beats(membership, encode, alive, every_s=beat_s)
         self._tasks: set[asyncio.Task[None]] = set()
         self._works = False
         self._ended = asyncio.Event()
@@ -55,8 +56,7 @@ class NodeShell(ABC):
         on_unexpected(self._fail)
         # Load the kernels now, and not with the first rows, which may arrive right after a failure.
         await asyncio.to_thread(warm)
-        self._begun(await self._links.listen())
-        self._beats.start()
+        self._begun(self._links.listen())
         try:
             while not self._ended.is_set():
                 followers = self._tick(time.monotonic())
@@ -76,8 +76,8 @@ class NodeShell(ABC):
         """Note the address on which the node listens."""
 
     @abstractmethod
-    def _tick(self, now_s: float) -> Collection[str] | None:
-        """Update the time. Return the addresses that must know that the node is alive; None before it begins."""
+    def _tick(self, now_s: float) -> Mapping[str, str] | None:
+        """Update the time. Return who must know that the node is alive, by name; None before it begins."""
 
     @abstractmethod
     def _received(self, peer: str, message: Any) -> None: ...

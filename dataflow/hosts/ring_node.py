@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,7 @@ from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.protocol.errors import PeacefsError
 from peacefs.state import PageManager
 
+from .membership import Member
 from .node_main import run_as_ordered
 from .node_shell import EDGE, NodeShell
 
@@ -48,12 +49,15 @@ log = logging.getLogger("peacefs.dataflow")
 class RingOrders:
     """Orders for a node of a ring, given when its process starts."""
 
-    name: str
-    token: str
+    member: Member
     edge_address: str
     network: Network
     ring: RingPlan
     bounds: Bounds
+
+    @property
+    def name(self) -> str:
+        return self.member.name
 
     @property
     def query(self) -> str:
@@ -69,7 +73,7 @@ class RingNode(NodeShell):
 
     def __init__(self, orders: RingOrders) -> None:
         beat_s = orders.ring.settings.beat_s
-        super().__init__(orders.name, orders.token, orders.edge_address, {}, Beat(), beat_s)
+        super().__init__(orders.member, orders.edge_address, {}, Beat(), beat_s)
         self._orders = orders
         self._plan = plan_of(orders.network)
         self._core: ReducerCore | None = None
@@ -87,7 +91,7 @@ class RingNode(NodeShell):
     def _begun(self, address: str) -> None:
         self._tell_edge(NodeStarted(self._orders.name, address, os.getpid()))
 
-    def _tick(self, now_s: float) -> Collection[str] | None:
+    def _tick(self, now_s: float) -> Mapping[str, str] | None:
         core = self._core
         if core is None:
             return None

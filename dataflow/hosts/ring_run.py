@@ -41,6 +41,7 @@ from peacefs.dataflow.techniques.admission import admit
 from .edge_run import RunOptions
 from .interface import Sink, Source
 from .links import Links
+from .membership import Member, Membership
 from .node_pool import NodePool
 from .query_run import HostedRun, check_ends, source_failed
 from .ring_node import RingOrders
@@ -81,7 +82,8 @@ class RingRun(HostedRun):
         self._launcher = pool.launcher
         names = [f"node-{number}" for number in range(1, pool.count + 1)]
         self._members = arrange(names, self._ring.settings.r, self._ring.arrangement)
-        self._token = secrets.token_hex(16)
+        self._member = Member(EDGE, secrets.token_hex(16), pool.tls)
+        self._membership = Membership(self._member)
         self._edge: EdgeOfRing | None = None
         self._processes: dict[str, int] = {}
         self._lost: set[str] = set()
@@ -127,8 +129,8 @@ class RingRun(HostedRun):
     # -- the loop -----------------------------------------------------------------------------------------
 
     async def _main(self) -> None:
-        self._links = Links(EDGE, self._token, {}, self._received, self._broken)
-        self._address = await self._links.listen()
+        self._links = Links(self._membership, {}, self._received, self._broken)
+        self._address = self._links.listen()
         try:
             for member in self._members:
                 self._begin(self._keep_running(member.name))
@@ -148,7 +150,8 @@ class RingRun(HostedRun):
         """Start a node, and whenever it ends, start another one as a spare with a new name."""
         for number in range(2, dataflow_incarnations_per_run_max):
             self._begins(_place(name))
-            orders = RingOrders(name, self._token, self._address, self._network, self._ring, self._bounds)
+            member = replace(self._member, name=name)
+            orders = RingOrders(member, self._address, self._network, self._ring, self._bounds)
             await asyncio.to_thread(self._launcher.run_node, orders)
             self._note_lost(name)
             self._tell_others(name)

@@ -246,10 +246,10 @@ class ReducerCore:
         return "" if member is None else member.address
 
     @property
-    def followers(self) -> frozenset[str]:
-        """The addresses of the nodes that would take over, and so must know that this node is alive."""
+    def followers(self) -> dict[str, str]:
+        """The nodes that would take over, and so must know that this node is alive, with their addresses."""
         names = () if self._places.gone else self._monitor.followers()
-        return frozenset(filter(None, map(self.address_of, names)))
+        return {name: address for name in names if (address := self.address_of(name))}
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield the fragments of the node, for observers of a run."""

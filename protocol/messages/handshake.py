@@ -38,7 +38,7 @@ class Hello(Message, frozen=True):
 
     version: int
     cluster: str
-    role: str  # "client", "datanode", "agent" or "coordinator"
+    role: str  # "client", "datanode", "agent" or "coordinator"; "node" or "beats" of a dataflow
     name: str
     nonce: bytes
     target: Target = Target()

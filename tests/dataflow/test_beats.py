@@ -15,23 +15,25 @@ import pytest
 from support.dataflows import SCHEMA, input_rows
 from support.waiting import PATIENCE_S, wait_until
 
+from benchmarks.dataflows.dict_table import DictTable
 from peacefs.dataflow import Query
 from peacefs.dataflow.core.messages import NodeAlive
 from peacefs.dataflow.hosts import run_events
 from peacefs.dataflow.hosts.beats import Beats
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.edge_run import RunOptions
-from peacefs.dataflow.hosts.greeting import Greeting, read_greeting
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
+from peacefs.dataflow.hosts.membership import BEATS, Member, Membership
 from peacefs.dataflow.hosts.wire import MessageReader, encode
 from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.ring.arrangement import arrange
-from peacefs.dataflow.ring.keyed_table import DictTable
 from peacefs.dataflow.ring.monitor import Monitor
 from peacefs.dataflow.ring.node_context import NodeContext
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.peer_ring import PeerRing
+from peacefs.protocol.errors import PeacefsError
+from peacefs.runtime.connections import SocketConnection
 
 _ALIVE = NodeAlive("node-1", "session")
 
@@ -40,6 +42,7 @@ class Listener:
     """A server that records what it receives, separately for each connection."""
 
     def __init__(self) -> None:
+        self._membership = Membership(Member("node-2", "token"))
         self._server = socket.create_server(("127.0.0.1", 0))
         self.address = "{}:{}".format(*self._server.getsockname())
         self.heard: list[list[Any]] = []
@@ -56,19 +59,15 @@ class Listener:
             self.heard.append([])
             threading.Thread(target=self._read, args=(connection, self.heard[-1]), daemon=True).start()
 
-    def _read(self, connection: socket.socket, heard: list[Any]) -> None:
+    def _read(self, accepted: socket.socket, heard: list[Any]) -> None:
         reader = MessageReader({})
-        begun = b""
+        connection = SocketConnection(accepted, "a node")
         try:
-            while data := connection.recv(4096):
-                if heard:
-                    heard += reader.feed(data)
-                    continue
-                begun += data
-                greeting = read_greeting(begun, "token", self.address)
-                if greeting is not None:
-                    heard += [greeting, *reader.feed(begun[greeting.length :])]
-        except OSError:
+            heard.append(self._membership.accept(connection))
+            stream = connection.hand_over()
+            while data := accepted.recv(4096):
+                heard += reader.feed(stream.open(data))
+        except (OSError, PeacefsError):
             pass
         heard.append("end")
 
@@ -93,52 +92,48 @@ def listener() -> Iterator[Listener]:
 
 
 def beats(*, busy_s_max: float = 60.0) -> Beats:
-    return Beats("node-1", "token", encode, _ALIVE, every_s=0.01, busy_s_max=busy_s_max)
+    return Beats(Membership(Member("node-1", "token")), encode, _ALIVE, every_s=0.01, busy_s_max=busy_s_max)
 
 
 def test_beats_go_on_while_the_node_is_busy(listener: Listener) -> None:
     with closing(beats()) as thread:
-        thread.start()
-        thread.note([listener.address])
+        thread.note({"node-2": listener.address})
         wait_until(lambda: listener.heard and len(listener.heard[0]) > 4, "beats")
-        thread.note([])
+        thread.note({})
         wait_until(lambda: listener.heard[0][-1] == "end", "the end of beats that nobody needs")
-    assert isinstance(listener.heard[0][0], Greeting)
-    assert (listener.heard[0][0].node, listener.heard[0][0].beats) == ("node-1", True)
+    assert (listener.heard[0][0].name, listener.heard[0][0].role) == ("node-1", BEATS)
     assert listener.heard[0][1:5] == 4 * [_ALIVE]
 
 
 def test_beats_begin_again_where_the_connection_broke(listener: Listener) -> None:
     with closing(beats()) as thread:
-        thread.start()
-        thread.note([listener.address])
+        thread.note({"node-2": listener.address})
         wait_until(lambda: listener.heard and len(listener.heard[0]) > 1, "beats")
         listener.hang_up()
         wait_until(lambda: len(listener.heard) > 1 and len(listener.heard[1]) > 1, "another connection")
-    assert listener.heard[1][:2] == [listener.heard[0][0], _ALIVE]
+    assert listener.heard[1][0].name == "node-1"
+    assert listener.heard[1][1] == _ALIVE
 
 
 def test_beats_reach_others_while_one_is_not_there(listener: Listener) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = "{}:{}".format(*taken.getsockname())
     with closing(beats()) as thread:
-        thread.start()
-        thread.note([nobody, listener.address])
+        thread.note({"node-3": nobody, "node-2": listener.address})
         wait_until(lambda: listener.heard and len(listener.heard[0]) > 4, "beats")
 
 
 def test_beats_end_when_a_node_does_not_come_round(listener: Listener) -> None:
     """The node hangs then, and others must take over."""
     with closing(beats(busy_s_max=0.5)) as thread:
-        thread.start()
-        thread.note([listener.address])
+        thread.note({"node-2": listener.address})
         wait_until(lambda: listener.heard and len(listener.heard[0]) > 1, "beats")
         noted_s = time.monotonic()
         wait_until(lambda: time.monotonic() > noted_s + 1.0, "a while without a round")
         before = len(listener.heard[0])
         wait_until(lambda: time.monotonic() > noted_s + 1.5, "a while longer")
         assert len(listener.heard[0]) == before
-        thread.note([listener.address])
+        thread.note({"node-2": listener.address})
         wait_until(lambda: len(listener.heard[0]) > before, "beats again")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.dataflows.dict_table import DictTable
 from peacefs.dataflow import Query
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
@@ -20,7 +21,6 @@ from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.effects import RingEffect, SendTo
 from peacefs.dataflow.ring.key_places import key_places
-from peacefs.dataflow.ring.keyed_table import DictTable
 from peacefs.dataflow.ring.mapper import MapperCore
 from peacefs.dataflow.ring.messages import Relieve, Tuples
 from peacefs.dataflow.ring.reducer import ReducerCore

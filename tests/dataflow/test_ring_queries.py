@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from benchmarks.dataflows.dict_table import DictTable, places_of
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
@@ -25,7 +26,7 @@ from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.recovery.ring_settings import RingArrangement
 from peacefs.dataflow.ring.arrangement import arrange, by_racks, shared_racks
 from peacefs.dataflow.ring.key_places import key_places
-from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
+from peacefs.dataflow.ring.keyed_table import KeyedTable
 from peacefs.dataflow.ring.paged_table import PagedTable, TableKind
 from peacefs.dataflow.ring.tokens import RING, Interval
 from peacefs.dataflow.techniques.admission import admit

@@ -15,11 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from benchmarks.dataflows.dict_table import DictTable, places_of
 from benchmarks.dataflows.seeded_ring import Join, KillSet, LeaveAt, Move, RingEvent, RingOutcome, SeededRing
 from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.ring.edge import RingRelay
 from peacefs.dataflow.ring.hashed_rows import HashedRows
-from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
+from peacefs.dataflow.ring.keyed_table import KeyedTable
 from peacefs.dataflow.ring.stage_tables import StageTables
 from peacefs.dataflow.ring.tokens import RING
 from tests.simulation.seeds import seeds

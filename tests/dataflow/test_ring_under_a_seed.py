@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.dataflows.dict_table import DictTable, places_of
 from benchmarks.dataflows.failures import CutLink, Hang, Kill
 from benchmarks.dataflows.seeded_ring import (
     Join,
@@ -41,7 +42,6 @@ from peacefs.dataflow.ring import (
 from peacefs.dataflow.ring.arrangement import arrange
 from peacefs.dataflow.ring.effects import SendTo
 from peacefs.dataflow.ring.hashed_rows import HashedRows
-from peacefs.dataflow.ring.keyed_table import DictTable, places_of
 from peacefs.dataflow.ring.messages import EDGE, CopyWanted, PeerCheckpoint
 from peacefs.dataflow.ring.reducer import ReducerCore
 from peacefs.dataflow.ring.tokens import RING, Interval

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from peacefs.dataflow.hosts.links import Links
+from peacefs.dataflow.hosts.membership import Member, Membership
 from peacefs.dataflow.ring.hashed_rows import HashedRows
 from peacefs.dataflow.ring.messages import URGENT, ResultsTaken, Tuples
 from peacefs.dataflow.ring.tokens import WHOLE
@@ -34,9 +35,9 @@ def _order(*, urgent: bool) -> list[object]:
         heard.append(message)
 
     async def main() -> None:
-        node = Links("node-1", "token", {}, received, lambda _: None)
-        edge = Links("edge", "token", {}, lambda *_: None, lambda _: None)
-        address = await node.listen()
+        node = Links(Membership(Member("node-1", "token")), {}, received, lambda _: None)
+        edge = Links(Membership(Member("edge", "token")), {}, lambda *_: None, lambda _: None)
+        address = node.listen()
         try:
             for number in range(1, _BATCHES + 1):
                 edge.send("node-1", address, _batch(number))

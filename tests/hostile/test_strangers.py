@@ -24,7 +24,6 @@ import pytest
 from hostile.doors import Door, connect, doors_of, throw
 from hostile.hostile_frames import announced as announced_frame
 from hostile.hostile_frames import before_the_handshake
-from hostile.hostile_greetings import before_the_greeting
 from hostile.listeners import local_sockets_of, ports_of
 from hostile.watch import MEMORY_BYTES_MAX, Held, Watch
 from simulation.seeds import seeds
@@ -266,24 +265,23 @@ def test_strangers_at_the_ports_of_a_dataflow_harm_nobody(
 ) -> None:
     attacked = Attacked(tmp_path, network, technique)
     with attacked.run, contextlib.ExitStack() as opened:
-        play(seed, "bytes to a dataflow", attacked.doors, before_the_greeting)
+        play(seed, "bytes to a dataflow", attacked.doors, before_the_handshake)
         slow = []
         for door in attacked.doors:
-            for data in (b"", b"dg\x01\0\x40" + bytes(100)):
+            for data in (b"", b"pf" + before_the_handshake(random.Random(1))[2:400]):
                 slow.append((door.name, opened.enter_context(connect(door)), data))
             for _ in range(8):
                 long = opened.enter_context(connect(door))
                 with contextlib.suppress(OSError):
-                    long.sendall(b"df\x01\x01" + (1000).to_bytes(4, "big") + (256 << 20).to_bytes(4, "big"))
-                    long.sendall(bytes(often(16, 80) << 20))
+                    long.sendall(announced_frame(random.Random(3))[:20] + bytes(often(16, 80) << 20))
         attacked.check_memory()
         attacked.wait_rows()
         wait_hung_up(slow, _DEADLINE_S)
-        # More than may wait for their greeting.
+        # More than may be at their handshake.
         for door in attacked.doors:
             for _ in range(300):
                 with contextlib.suppress(ConnectionError):
-                    opened.enter_context(connect(door)).sendall(b"dg\x01")
+                    opened.enter_context(connect(door)).sendall(b"pf\x01")
         attacked.check_memory()
         attacked.wait_rows()
         attacked.end()

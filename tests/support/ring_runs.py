@@ -10,10 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.dataflows.dict_table import DictTable, places_of
 from benchmarks.dataflows.seeded_ring import RingFunctions, RingOutcome, RingTimes, SeededRing
 from peacefs.dataflow.recovery.ring_settings import RingArrangement, RingSettings
 from peacefs.dataflow.ring.hashed_rows import HashedRows
-from peacefs.dataflow.ring.keyed_table import DictTable, KeyedTable, places_of
+from peacefs.dataflow.ring.keyed_table import KeyedTable
 
 WORDS = 48
 #: A ring with small queues, so that it rebalances within seconds.

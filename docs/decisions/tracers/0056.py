@@ -1,9 +1,9 @@
 import pyarrow as pa
 
 from benchmarks.dataflows.seeded_ring import KillSet, RingFunctions, SeededRing
+from benchmarks.dataflows.dict_table import DictTable, places_of
 from peacefs.dataflow.ring.edge import RingRelay
 from peacefs.dataflow.ring.hashed_rows import HashedRows
-from peacefs.dataflow.ring.keyed_table import DictTable, places_of
 from peacefs.dataflow.recovery.ring_settings import RingSettings
 from peacefs.dataflow.ring.stage_tables import StageTables
 
