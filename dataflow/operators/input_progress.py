@@ -21,8 +21,9 @@ class InputProgress:
         """`idle_us`: for each input, after how long without rows it is idle; empty if none can be."""
         self._progress = state.cell("progress", [EARLIEST_US] * ports)
         self._idle_us = idle_us
-        # [since when, by the told time, each input has had no rows; True if all were idle then]
-        self._quiet = state.cell("quiet", [[None] * ports, False]) if any(idle_us) else None
+        # [since when, by the told time, each input has had no rows; True if no input was awaited then; the latest
+        # progress of a row]
+        self._quiet = state.cell("quiet", [[None] * ports, False, EARLIEST_US]) if any(idle_us) else None
 
     def of(self) -> list[int]:
         return [*self._progress.get()]
@@ -34,19 +35,23 @@ class InputProgress:
         progress[port] = int(maxima[-1])
         self._progress.set(progress)
         if self._quiet is not None:
-            since, _ = self._quiet.get()
-            self._quiet.set([[None if each == port else us for each, us in enumerate(since)], False])
+            since, _, latest = self._quiet.get()
+            since = [None if each == port else us for each, us in enumerate(since)]
+            self._quiet.set([since, False, max(latest, int(maxima[-1]))])
         return maxima
 
     def end(self, port: int) -> None:
         progress = self.of()
         progress[port] = ENDED_US
         self._progress.set(progress)
+        if self._quiet is not None:
+            since, _, latest = self._quiet.get()
+            self._quiet.set([since, False, latest])
 
     def on_time(self, now_us: int) -> bool:
         """Advance idle inputs to the others' progress. Return True if one of them has advanced."""
         assert self._quiet is not None
-        quiet, settled = self._quiet.get()
+        quiet, settled, latest = self._quiet.get()
         # A clock that began anew is behind.
         quiet = [now_us if since is None else min(since, now_us) for since in quiet]
         progress = self.of()
@@ -55,11 +60,9 @@ class InputProgress:
             for since, after in zip(quiet, self._idle_us, strict=True)
         ]
         awaited = [each for each, is_idle in zip(progress, idle, strict=True) if not is_idle and each < ENDED_US]
-        self._quiet.set([quiet, settled or not awaited])
+        self._quiet.set([quiet, settled or not awaited, latest])
         # If no input is awaited, nothing holds the rows back that have arrived.
-        reached = (
-            min(awaited) if awaited else max((each for each in progress if each < ENDED_US), default=EARLIEST_US)
-        )
+        reached = min(awaited) if awaited else latest
         if reached == EARLIEST_US or (settled and not awaited):
             return False
         # One beyond it, since rows may wait for later rows of an input with the same progress.

@@ -15,6 +15,7 @@ from peacefs.dataflow.unit_state.interface import ValueMap
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .keyed_states import Declared, ttl_us
+from .keys import plain_key
 
 Key: TypeAlias = tuple[Hashable, ...]
 #: Timers of event time, and timers of the clock.
@@ -38,7 +39,7 @@ class KeyedStates:
             for *key, name in self._kept:
                 expires_us = self._kept[(*key, name)][1]
                 if expires_us is not None:
-                    self._watch((tuple(key), name), expires_us)
+                    self._watch((plain_key(key), name), expires_us)
 
     def get(self, key: Key, name: str, watermark_us: int) -> Any:
         """Return the value of a state; None if the key has none, or had it too long."""
@@ -83,7 +84,7 @@ class KeyedStates:
     def keys_now(self) -> list[Key]:
         """Return the keys that have a state, in the order of their bytes."""
         self.flush()
-        return list(dict.fromkeys(tuple(key) for *key, _ in self._kept))
+        return list(dict.fromkeys(plain_key(key) for *key, _ in self._kept))
 
     def _entry(self, place: tuple[Key, str]) -> tuple[Any, int | None]:
         if place not in self._seen:
@@ -109,7 +110,7 @@ class Timers:
         for key in self._kept:
             for which, times in enumerate(self._kept[key]):
                 for time_us in times:
-                    self.set(key, which, time_us)
+                    self.set(plain_key(key), which, time_us)
         self._changed.clear()
 
     def set(self, key: Key, which: int, time_us: int) -> None:

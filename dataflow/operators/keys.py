@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -64,6 +64,11 @@ def key_codes(columns: Sequence[pa.Array]) -> Codes:
 def values_of_keys(rows: pa.Table | Rows, keys: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return the key of each row as a tuple of Python values that compare as keys do."""
     return list(zip(*(_comparable_values(rows.column(key)) for key in keys), strict=True)) or [()] * rows.num_rows
+
+
+def plain_key(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a key that was stored as a tuple that compares as keys do."""
+    return tuple(math.nan if value != value else value for value in values)
 
 
 def _comparable_values(column: Any) -> list[Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +21,8 @@ from benchmarks.dataflows.failures import Kill
 from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
+from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
+from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.operators.source_times import SourceTimes, dataflow_rows_ahead
 from peacefs.dataflow.query.network import Network, OperatorNode
@@ -284,3 +288,27 @@ def test_declaration_that_is_wrong_is_refused(given: dict[str, Any], said: str) 
 def test_stream_without_late_rows_has_no_side_output() -> None:
     with pytest.raises(InvalidQuery, match="'filter-1' leaves out no rows"):
         Query("q").source("in", _SCHEMA, time="at").filter(F.col("value") > 1).late()
+
+
+@pytest.mark.cluster
+def test_source_that_says_nothing_holds_a_running_query_back_for_its_declared_time(tmp_path: Path) -> None:
+    """The other source goes on while one of them waits, and gets its rows out."""
+    made: list[Any] = []
+    found = threading.Event()
+
+    def silent() -> Iterator[pa.RecordBatch]:
+        found.wait(120)
+        yield batch_of([("b", 100, 9)])
+
+    def sink(rows: pa.RecordBatch) -> None:
+        made.extend(passed([rows]))
+        found.set()
+
+    network = declared(idle_union)
+    rows: Rows = [("a", 1, 1), ("a", 2, 2), ("a", 3, 3)]
+    host = LocalProcesses(nodes=1, checkpoints=DirectoryCheckpoints(tmp_path), node_timeout_s=60)
+    given = {"left": cut(rows, 1), "right": silent()}
+    with host.start(network, SGuard(interval_s=0.5), given, {"out": sink}) as run:
+        assert found.wait(100), "the silent source held the query back"
+        run.wait(100)
+    assert made == [*rows, ("b", 100, 9)]

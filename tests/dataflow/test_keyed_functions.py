@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -13,11 +14,13 @@ import pytest
 from simulation.seeds import seeds
 from support.long_runs import often
 from support.operator_runs import operator_of, run_operator
+from support.unit_states import States
 
 from peacefs.dataflow import KeyedFunction, ListOf, MapOf, Value
 from peacefs.dataflow.hosts.query_record import new_record
 from peacefs.dataflow.operators.keyed_process import KeyedContext
 from peacefs.dataflow.query.query import Query
+from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
 _NOON = datetime(2026, 1, 1, 12)
@@ -126,6 +129,20 @@ def test_timers_fire_as_a_model_says(seed: int) -> None:
     assert made_by(Alarms(), rows, random.Random(seed)) == alarms_model(rows)
 
 
+def test_timer_of_a_key_that_is_nan_can_be_removed_after_a_restart() -> None:
+    kind = _SCHEMA.set(0, pa.field("key", pa.float64()))
+    node = operator_of(lambda stream: stream.key_by("key").process(Alarms(), kind), kind)
+    times = [_NOON + timedelta(seconds=at) for at in (2, 3)]
+    rows = [{"key": math.nan, "at": at, "value": value} for at, value in zip(times, (6, 5), strict=True)]
+    first, second = (pa.RecordBatch.from_pylist([row], kind) for row in rows)
+    states = States()
+    state = states.begin()
+    list(node.specification.start(node.input_types, OperatorState(state, "alarms")).process(0, first))
+    operator = node.specification.start(node.input_types, OperatorState(states.store_and_load(state), "alarms"))
+    # The second row sets the timer of the first one again, for 8 s, and removes it.
+    assert [*operator.process(0, second), *operator.end(0)] == []
+
+
 class Again(KeyedFunction):
     def on_row(self, key: str, row: dict[str, Any], context: KeyedContext) -> None:
         context.timer(row["at"])
@@ -153,10 +170,6 @@ class Clock(KeyedFunction):
 
 
 def test_timers_of_the_clock_count_the_time_that_the_query_runs() -> None:
-    from support.unit_states import States
-
-    from peacefs.dataflow.unit_state.operator_state import OperatorState
-
     node = operator_of(lambda stream: stream.key_by("key").process(Clock(), _SCHEMA), _SCHEMA)
     states = States()
     state = states.begin()
@@ -253,10 +266,6 @@ def test_only_a_state_with_a_default_can_be_added_to_a_query(changed: dict[str, 
 
 
 def test_state_that_was_added_has_its_default_for_keys_from_before() -> None:
-    from support.unit_states import States
-
-    from peacefs.dataflow.unit_state.operator_state import OperatorState
-
     class Before(KeyedFunction):
         states: ClassVar = {"n": Value("int64", default=0)}
 
