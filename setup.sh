@@ -150,4 +150,6 @@ else
 fi
 say 'peacefs itself'
 pip install --no-build-isolation --no-deps --editable .
+say 'kernels of paged state, which the first dataflow would compile otherwise'
+"$venv/bin/python" -m peacefs.state.warm
 say "ready: $venv/bin/peacefs"

@@ -12,11 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import functions
+    from .operators.keyed_process import KeyedFunction
+    from .operators.keyed_states import ListOf, MapOf, Value
     from .query.query import Query
 
-__all__ = ["Query", "functions"]
+__all__ = ["KeyedFunction", "ListOf", "MapOf", "Query", "Value", "functions"]
 
-_PLACES = {"Query": (".query.query", "Query"), "functions": (".functions", None)}
+_STATES = ".operators.keyed_states"
+_PLACES = {
+    "KeyedFunction": (".operators.keyed_process", "KeyedFunction"),
+    "ListOf": (_STATES, "ListOf"),
+    "MapOf": (_STATES, "MapOf"),
+    "Query": (".query.query", "Query"),
+    "Value": (_STATES, "Value"),
+    "functions": (".functions", None),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,8 @@ from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.functions import col, count
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.query import Query, Stream
+from peacefs.dataflow.query.query import Query
+from peacefs.dataflow.query.streams import Stream
 from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol.limits import MIB
 

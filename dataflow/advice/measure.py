@@ -15,11 +15,15 @@ import pyarrow as pa
 
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.operators.count_windows import AggregateCountWindows
+from peacefs.dataflow.operators.global_windows import AggregateGlobally
 from peacefs.dataflow.operators.interface import OperatorSpecification
 from peacefs.dataflow.operators.join import JoinWindow
+from peacefs.dataflow.operators.keyed_process import ProcessByKey
 from peacefs.dataflow.operators.process import Process
 from peacefs.dataflow.operators.resample import Resample
+from peacefs.dataflow.operators.session_windows import AggregateSessions
 from peacefs.dataflow.operators.sort import BoundedSort
+from peacefs.dataflow.operators.table_join import JoinTable
 from peacefs.dataflow.operators.time_windows import AggregateTimeWindows
 from peacefs.dataflow.query.network import Network
 from peacefs.dataflow.recovery.technique import Technique
@@ -110,7 +114,7 @@ def _kept_us(specification: OperatorSpecification) -> int | None:
             return specification.every_us
         case Process():
             return 0 if specification.state is None else specification.remembers_us
-        case AggregateCountWindows():
+        case AggregateCountWindows() | AggregateSessions() | AggregateGlobally() | ProcessByKey() | JoinTable():
             return None
     return 0
 

@@ -5,7 +5,7 @@ The controller's host writes it beside the checkpoints. docs/dataflow.md describ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, cast
 
@@ -16,7 +16,10 @@ from peacefs.dataflow.core.messages import CheckpointCost, CheckpointId, checkpo
 from peacefs.dataflow.limits import dataflow_incarnations_per_run_max
 from peacefs.dataflow.operators.aggregates import Aggregation
 from peacefs.dataflow.operators.interface import OperatorSpecification
+from peacefs.dataflow.operators.keyed_process import ProcessByKey
+from peacefs.dataflow.operators.keyed_states import Declared
 from peacefs.dataflow.operators.row_operators import name_of
+from peacefs.dataflow.operators.sequenced import Sequenced
 from peacefs.dataflow.query.network import Network, OperatorNode
 from peacefs.protocol.errors import CheckpointDamaged, InvalidQuery
 
@@ -43,6 +46,8 @@ class RunRecord(msgspec.Struct, frozen=True):
     #: The operators of each unit, in readable form.
     network: dict[str, list[str]]
     units: dict[str, UnitRecord]
+    #: The named states of each keyed function, which a later version of the query may add to.
+    states: dict[str, dict[str, str]] = {}
 
     @property
     def checkpoints(self) -> dict[str, CheckpointId]:
@@ -53,8 +58,8 @@ class RunRecord(msgspec.Struct, frozen=True):
         """A number that is at least that of every start of a unit in an earlier run."""
         return (self.runs - 1) * dataflow_incarnations_per_run_max
 
-    def resumed(self) -> RunRecord:
-        return msgspec.structs.replace(self, runs=self.runs + 1)
+    def resumed(self, network: Network) -> RunRecord:
+        return msgspec.structs.replace(self, runs=self.runs + 1, states=states_of(network))
 
     def with_checkpoint(self, unit: str, checkpoint: CheckpointId, cost: CheckpointCost, now_ms: int) -> RunRecord:
         made = UnitRecord(
@@ -82,10 +87,31 @@ class RunRecord(msgspec.Struct, frozen=True):
                     f"query {self.query!r} has changed: unit {unit!r} was {_shown(self.network.get(unit))} "
                     f"and is {_shown(mine.get(unit))}; begin it anew in another directory"
                 )
+        for node in network.operators:
+            self._check_states(node)
+
+    def _check_states(self, node: OperatorNode) -> None:
+        """Accept states that were added and that keys from before have a value of; refuse other differences."""
+        had, has = self.states.get(node.name, {}), _states(node)
+        for name in {**had, **has}:
+            if name not in had:
+                if _declared(node)[name].can_be_added:
+                    continue
+                change = "was added without a default: declare it as Value(..., default=...)"
+            elif name not in has:
+                change = f"was {had[name]} and is not there: declare it again"
+            elif had[name] != has[name]:
+                change = f"was {had[name]} and is {has[name]}: keep it, and add another"
+            else:
+                continue
+            raise InvalidQuery(
+                f"query {self.query!r} has changed: state {name!r} of {node.name!r} {change}, or begin the query "
+                "anew in another directory"
+            )
 
 
 def new_record(network: Network, technique: str) -> RunRecord:
-    return RunRecord(_FORMAT, network.name, technique, 1, describe(network), {})
+    return RunRecord(_FORMAT, network.name, technique, 1, describe(network), {}, states_of(network))
 
 
 def read_record(data: bytes) -> RunRecord:
@@ -112,6 +138,21 @@ def describe(network: Network) -> dict[str, list[str]]:
     }
 
 
+def states_of(network: Network) -> dict[str, dict[str, str]]:
+    """Return the named states of each keyed function of a query."""
+    return {node.name: states for node in network.operators if (states := _states(node))}
+
+
+def _states(node: OperatorNode) -> dict[str, str]:
+    return {name: str(declared) for name, declared in _declared(node).items()}
+
+
+def _declared(node: OperatorNode) -> Mapping[str, Declared]:
+    specification = node.specification
+    inner = specification.inner if isinstance(specification, Sequenced) else specification
+    return inner.function.states if isinstance(inner, ProcessByKey) else {}
+
+
 def _given(node: OperatorNode) -> str:
     return ", ".join((*node.inputs, *_parameters(node.specification)))
 
@@ -119,6 +160,8 @@ def _given(node: OperatorNode) -> str:
 def _parameters(specification: OperatorSpecification) -> Iterator[str]:
     """Yield the parameters of an operator. Of functions only the name, so that a function may be corrected."""
     for each in fields(cast(Any, specification)):
+        if each.metadata.get("evolves"):
+            continue
         value = getattr(specification, each.name)
         # An expression has no truth value.
         if value is not None and not (isinstance(value, tuple) and not value):

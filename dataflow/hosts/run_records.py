@@ -53,7 +53,7 @@ class RunRecords:
         self.checkpoints, self.fence = self.checkpoints.begin_run()
         found = self._found(self.checkpoints)
         if found is not None:
-            self.goes_on, self.record = True, found.resumed()
+            self.goes_on, self.record = True, found.resumed(self._recovery.network)
         # Before anything begins, so that no number is used twice.
         self.checkpoints.record(msgspec.json.encode(self.record))
 

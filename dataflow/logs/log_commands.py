@@ -16,7 +16,7 @@ from peacefs.client.command_line.presentation import human_size, printable
 from peacefs.client.command_line.session import Session
 from peacefs.dataflow.limits import stream_log_poll_s
 from peacefs.dataflow.model.batches import Batch
-from peacefs.dataflow.query.durations import microseconds
+from peacefs.dataflow.model.durations import microseconds
 from peacefs.protocol.errors import FileNotFound, LogDamaged
 
 from .log_catalogue import LogAddress, LogSummary, find_logs, log_address, require_log, summarise

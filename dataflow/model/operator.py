@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, TypeAlias
 
 import pyarrow as pa
@@ -20,6 +20,8 @@ class Operator(ABC):
     keeps_rows: ClassVar[bool] = True
     #: The stamp of the rows that it receives next. Stamps rise. None unless `oldest` is used.
     stamp: int | None = None
+    #: The rows that the last call of `process` left out because of their times.
+    left_out: Sequence[Rows] = ()
 
     @abstractmethod
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from peacefs.dataflow.unit_state.interface import Accumulator
 from peacefs.dataflow.unit_state.paged_groups import keeps
 from peacefs.protocol.errors import InvalidQuery
 
+from .exact_decimals import DECIMAL_WORDS, DecimalSums, word_of
 from .exact_sums import ExactSums, Words, high_part, low_part
 from .value_order import has_order, order_of, values_of
 
@@ -30,7 +32,10 @@ Merged = Callable[[str], pa.ChunkedArray]
 _LOW: Final = "\0low "
 _HIGH: Final = "\0high "
 _ORDER: Final = "\0order "
-_COMPUTED: Final = {_LOW: low_part, _HIGH: high_part, _ORDER: order_of}
+_WORDS: Final = tuple(f"\0word {place} " for place in range(DECIMAL_WORDS))
+_COMPUTED: Final = {_LOW: low_part, _HIGH: high_part, _ORDER: order_of} | {
+    prefix: partial(word_of, place=place) for place, prefix in enumerate(_WORDS)
+}
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class Aggregation:
             if not keeps(kind) or pa.types.is_fixed_size_binary(kind):
                 raise InvalidQuery(f"{self.function}({self.column!r}) has type {kind}: it cannot be ordered")
             return kind
+        if pa.types.is_decimal128(kind):
+            return pa.float64() if self.function == "mean" else pa.decimal128(38, kind.scale)
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise InvalidQuery(
                 f"{self.function}({self.column!r}) needs a number; the column has type {kind}: cast it with select"
@@ -77,6 +84,12 @@ class Aggregation:
         if pa.types.is_floating(kind):
             total = Accumulator(f"{self.name}.sum", "sum", pa.float64(), self.column)
             return [total] if self.function == "sum" else [total, number]
+        if pa.types.is_decimal(kind):
+            words = [
+                Accumulator(f"{self.name}.word {place}", "part", pa.int64(), prefix + self.column)
+                for place, prefix in enumerate(_WORDS)
+            ]
+            return [*words, number]
         if _is_narrow(kind):
             return [Accumulator(f"{self.name}.low", "part", pa.int64(), self.column), number]
         low = Accumulator(f"{self.name}.low", "part", pa.int64(), _LOW + self.column)
@@ -98,12 +111,19 @@ class Aggregation:
             total = merged(f"{self.name}.sum")
             return total if self.function == "sum" else self._mean_of(total, merged(f"{self.name}.number"))
         try:
+            if pa.types.is_decimal(kind):
+                return self._decimals(merged, kind.scale, self.result_type(stream))
             low, number = self._words(merged, "low"), self._words(merged, "number")
             high = low >> 32 if _is_narrow(kind) else self._words(merged, "high")
             sums = ExactSums(low & (2**32 - 1) if _is_narrow(kind) else low, high, number)
             return sums.means() if self.function == "mean" else sums.sums(self.result_type(stream))
         except OverflowError as error:
             raise OverflowError(f"{self.function}({self.column!r}): {error}") from None
+
+    def _decimals(self, merged: Merged, scale: int, kind: pa.DataType) -> pa.Array:
+        words = [self._words(merged, f"word {place}") for place in range(DECIMAL_WORDS)]
+        sums = DecimalSums(words, self._words(merged, "number"), scale)
+        return sums.means() if self.function == "mean" else sums.sums(kind)
 
     def _words(self, merged: Merged, name: str) -> Words:
         return compute.fill_null(merged(f"{self.name}.{name}"), 0).to_numpy()  # type: ignore[no-any-return]

@@ -21,9 +21,10 @@ from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
+from .input_progress import InputProgress
 from .interface import OperatorSpecification
 from .row_operators import Union
-from .row_times import EARLIEST_US, ENDED_US, running_maxima, times_of
+from .row_times import ENDED_US, times_of
 from .stamps import CountedStamps, LatestStamp, earliest
 
 _PROGRESS = "\0progress"
@@ -35,46 +36,54 @@ class AlignedUnion(OperatorSpecification):
 
     kind: ClassVar[str] = "union"
     operator_class = OperatorClass.ARBITRARY
+    #: As that of `Union`.
+    idle_us: tuple[int | None, ...] = ()
+
+    @property
+    def wants_time(self) -> bool:
+        return any(self.idle_us)
+
+    @property
+    def bounds_causes(self) -> bool:
+        return not self.wants_time
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         return Union().output_type(inputs)
 
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
-        return _Aligning(inputs, state)
+        return _Aligning(inputs, state, self.idle_us)
 
 
 class _Aligning(Operator):
-    def __init__(self, inputs: Sequence[StreamType], state: OperatorState) -> None:
+    def __init__(self, inputs: Sequence[StreamType], state: OperatorState, idle_us: Sequence[int | None]) -> None:
         self._time, self._schema = inputs[0].time, inputs[0].schema
         waiting = self._schema.append(pa.field(_PROGRESS, pa.int64()))
         self._waiting = [state.rows(f"waiting {port}", waiting) for port in range(len(inputs))]
-        self._progress = state.cell("progress", [EARLIEST_US] * len(inputs))
+        self._progress = InputProgress(state, len(inputs), idle_us)
         self._stamps = [CountedStamps() for _ in inputs]
         self._latest = [LatestStamp() for _ in inputs]
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
-        progress = [*self._progress.get()]
         times = times_of(rows, self._time)
-        maxima = running_maxima(times, progress[port])
-        progress[port] = int(maxima[-1])
-        self._progress.set(progress)
+        maxima = self._progress.advance(port, times)
         self._stamps[port].add(self.stamp, rows.num_rows)
         self._latest[port].reach(self.stamp, int(times.max()))
         self._waiting[port].append(rows.append_column(_PROGRESS, pa.array(maxima)))
         return self._release()
 
     def end(self, port: int) -> Iterable[Rows]:
-        progress = [*self._progress.get()]
-        progress[port] = ENDED_US
-        self._progress.set(progress)
+        self._progress.end(port)
         return self._release()
+
+    def on_time(self, now_us: int) -> Iterable[Rows]:
+        return self._release() if self._progress.on_time(now_us) else ()
 
     def oldest(self, port: int) -> int | None:
         return earliest(self._stamps[port].oldest, self._latest[port].stamp)
 
     def _release(self) -> Iterable[Rows]:
         """Return the rows that no later row of another input can precede."""
-        progress = self._progress.get()
+        progress = self._progress.of()
         parts = [self._split(port, progress) for port in range(len(progress))]
         if not any(part.num_rows for part in parts):
             return ()

@@ -36,16 +36,21 @@ def high_part(numbers: pa.Array) -> pa.Array:
     return pa.array((words >> words.dtype.type(_LOW_BITS)).astype(np.int64), mask=gone)
 
 
+def check_values(counts: Words) -> None:
+    """Raise OverflowError if a sum has more values than its words can hold."""
+    most = int(counts.max(initial=0))
+    if most > dataflow_values_per_sum_max:
+        raise OverflowError(
+            f"{most:,} values of a key are in a window, and {dataflow_values_per_sum_max:,} can be added up: "
+            "use smaller windows"
+        )
+
+
 class ExactSums:
     """Sums of several groups: `low` and `high` are the sums of the parts, `counts` the number of values."""
 
     def __init__(self, low: Words, high: Words, counts: Words) -> None:
-        most = int(counts.max(initial=0))
-        if most > dataflow_values_per_sum_max:
-            raise OverflowError(
-                f"{most:,} values of a key are in a window, and {dataflow_values_per_sum_max:,} can be added up: "
-                "use smaller windows"
-            )
+        check_values(counts)
         self._counts = counts
         self._high = high + (low >> _LOW_BITS)
         self._low = low & _LOW

@@ -13,6 +13,7 @@ from typing import ClassVar
 from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.model.timing import Timing, together
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 
@@ -58,6 +59,14 @@ class OperatorSpecification(ABC):
     @abstractmethod
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         """Return the type of the output. Raises InvalidQuery if the inputs do not fit."""
+
+    def output_timing(self, inputs: Sequence[Timing]) -> Timing:
+        """Return how late rows of the output may be, given that of the inputs."""
+        return together(inputs)
+
+    def late_only(self) -> OperatorSpecification | None:
+        """Return the cheapest operator that leaves out the same rows; None if it leaves out none."""
+        return None
 
     @abstractmethod
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator: ...

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -58,6 +59,24 @@ def key_codes(columns: Sequence[pa.Array]) -> Codes:
         codes = found
     assert codes is not None
     return codes
+
+
+def values_of_keys(rows: pa.Table | Rows, keys: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the key of each row as a tuple of Python values that compare as keys do."""
+    return list(zip(*(_comparable_values(rows.column(key)) for key in keys), strict=True)) or [()] * rows.num_rows
+
+
+def plain_key(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a key that was stored as a tuple that compares as keys do."""
+    return tuple(math.nan if value != value else value for value in values)
+
+
+def _comparable_values(column: Any) -> list[Any]:
+    if pa.types.is_floating(column.type):
+        # One object, since a NaN does not equal another one.
+        return [math.nan if value != value else value for value in plain_floats(column).to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def comparable(left: pa.ChunkedArray, right: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:

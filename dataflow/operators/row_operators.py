@@ -121,6 +121,8 @@ class Union(OperatorSpecification):
 
     kind: ClassVar[str] = "union"
     operator_class = OperatorClass.ARBITRARY
+    #: For each input, after how long without rows it holds the others back no more; empty if none is ever idle.
+    idle_us: tuple[int | None, ...] = ()
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         first = inputs[0]

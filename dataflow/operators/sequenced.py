@@ -76,8 +76,8 @@ class Sequenced(OperatorSpecification):
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         if self.inner.wants_time:
             raise InvalidQuery(
-                f"{self.inner.kind} with a timeout cannot be partitioned: a clock is not in the order of rows; "
-                "leave the timeout out, or put it after merge()"
+                f"{self.inner.kind} with a timeout, idle inputs or timers of the clock cannot be partitioned: a "
+                "clock is not in the order of rows; leave these out, or put it after merge()"
             )
         made = self.inner.output_type([plain(each) for each in inputs])
         missing = [name for name in self.inner.unique if name not in made.schema.names]
@@ -98,7 +98,7 @@ class Sequenced(OperatorSpecification):
             hidden = tuple(compute.field(name) for name in HIDDEN)
             with_hidden = Select((*inner.names, *HIDDEN), (*inner.expressions, *hidden))
             return _Keeping(with_hidden.start(inputs, state))
-        if isinstance(inner, JoinWindow):
+        if isinstance(inner, JoinWindow) and inner.how is None:
             left, right = inputs
             started = inner.start([_first_number(left), _second_number(right)], state)
             return _Pairing(started, schema)

@@ -6,7 +6,7 @@ A row is emitted when a row arrives whose time is later by the bound. A row that
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from pyarrow import compute
 from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.model.timing import Timing, together
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .interface import OperatorSpecification
@@ -33,6 +34,12 @@ class BoundedSort(OperatorSpecification):
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
         (stream,) = inputs
         return stream
+
+    def output_timing(self, inputs: Sequence[Timing]) -> Timing:
+        return replace(together(inputs), lateness_us=0)
+
+    def late_only(self) -> OperatorSpecification:
+        return self
 
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
         return _Sort(self.within_us, inputs[0], state)
@@ -55,6 +62,7 @@ class _Sort(Operator):
         self._latest_stamp.reach(self.stamp, int(times.max()))
         on_time = times >= maxima - self._within_us
         self._late.set(self._late.get() + int(np.count_nonzero(~on_time)))
+        self.left_out = () if on_time.all() else (rows.filter(pa.array(~on_time)),)
         self._waiting.append(rows.filter(pa.array(on_time)))
         return self._release(int(maxima[-1]) - self._within_us)
 

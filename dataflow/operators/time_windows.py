@@ -9,7 +9,7 @@ its end by the allowed lateness. A row that is older than the end of an emitted 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import gcd
 from typing import ClassVar
@@ -22,6 +22,7 @@ from peacefs.dataflow.model.operator import Operator, Rows
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.phases import Phases
 from peacefs.dataflow.model.stream_type import TIME, StreamType
+from peacefs.dataflow.model.timing import Timing, together
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
 
@@ -61,17 +62,32 @@ class AggregateTimeWindows(OperatorSpecification):
         return self.timeout_us is not None
 
     def output_type(self, inputs: Sequence[StreamType]) -> StreamType:
-        (stream,) = inputs
-        check_keys(self.keys, stream)
-        if stream.time in self.keys:
-            raise InvalidQuery(f"key_by contains the time column {stream.time!r}: windows are what divides time")
-        fields = [stream.schema.field(key) for key in self.keys]
-        fields += [pa.field(WINDOW_START, TIME), pa.field(WINDOW_END, TIME)]
-        fields += [pa.field(each.name, each.result_type(stream)) for each in self.aggregations]
-        return StreamType(pa.schema(fields), WINDOW_END)
+        return window_type(inputs[0], self.keys, self.aggregations)
+
+    def output_timing(self, inputs: Sequence[Timing]) -> Timing:
+        return replace(together(inputs), lateness_us=0)
+
+    def late_only(self) -> OperatorSpecification:
+        return replace(self, keys=(), aggregations=count_only())
 
     def start(self, inputs: Sequence[StreamType], state: OperatorState) -> Operator:
         return _TimeWindows(self, inputs[0], self.output_type(inputs).schema, state)
+
+
+def window_type(stream: StreamType, keys: Sequence[str], aggregations: Sequence[Aggregation]) -> StreamType:
+    """Return the type of aggregates over windows that begin and end at a time."""
+    check_keys(keys, stream)
+    if stream.time in keys:
+        raise InvalidQuery(f"key_by contains the time column {stream.time!r}: windows are what divides time")
+    fields = [stream.schema.field(key) for key in keys]
+    fields += [pa.field(WINDOW_START, TIME), pa.field(WINDOW_END, TIME)]
+    fields += [pa.field(each.name, each.result_type(stream)) for each in aggregations]
+    return StreamType(pa.schema(fields), WINDOW_END)
+
+
+def count_only() -> tuple[Aggregation, ...]:
+    """Return the cheapest aggregation, for windows of which only the late rows are wanted."""
+    return (Aggregation("count", None, "count"),)
 
 
 class _TimeWindows(Operator):
@@ -102,6 +118,7 @@ class _TimeWindows(Operator):
         self._latest = LatestStamp()
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
+        self.left_out = ()
         latest, closed, _ = self._progress.get()
         times = times_of(rows, self._time)
         maxima = running_maxima(times, latest)
@@ -110,6 +127,7 @@ class _TimeWindows(Operator):
             self._latest.reach(self.stamp, int(times.max()))
         if not on_time.all():
             self._late.set(self._late.get() + int(np.count_nonzero(~on_time)))
+            self.left_out = (rows.filter(pa.array(~on_time)),)
             rows, times = rows.filter(pa.array(on_time)), times[on_time]
         if rows.num_rows:
             self._merge(rows, times)

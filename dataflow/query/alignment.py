@@ -20,6 +20,6 @@ def align_unions(operators: Iterable[OperatorNode]) -> tuple[OperatorNode, ...]:
         if node.specification.judges_times or node.name in judged:
             judged.update(node.inputs)
         if isinstance(node.specification, Union) and node.name in judged:
-            node = replace(node, specification=AlignedUnion())
+            node = replace(node, specification=AlignedUnion(node.specification.idle_us))
         made.append(node)
     return tuple(reversed(made))

@@ -55,6 +55,11 @@ def _check_operator(node: OperatorNode) -> None:
             f"CEC does not cover {node.name!r}: what a timeout does depends on when rows came, and is not in the "
             f"log; leave the timeout out, {_OTHERS}"
         )
+    if isinstance(specification, JoinWindow) and specification.how is not None:
+        raise InvalidQuery(
+            f"CEC does not cover {node.name!r}: which rows have no partner is not in the log; use an inner join, "
+            f"{_OTHERS}"
+        )
     if specification.operator_class is OperatorClass.ARBITRARY:
         raise InvalidQuery(
             f"CEC does not cover {node.name!r} ({specification.kind}): with the same rows it may put out others; "

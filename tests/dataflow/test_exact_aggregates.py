@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from support.long_runs import often
 from support.operator_runs import operator_of, run_operator
 
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.query.streams import Stream
 from peacefs.protocol.errors import InvalidQuery
 
 _TIME = pa.timestamp("us")
@@ -170,7 +171,45 @@ def test_sums_of_floats_are_as_near_as_additions_can_be(seed: int) -> None:
                 assert exact.same(row["sum_value"], nearest) and exact.same(row["mean_value"], nearest)
 
 
+_DECIMALS: dict[pa.DataType, list[Any]] = {
+    pa.decimal128(9, 2): [Decimal("0.00"), Decimal("-0.01"), Decimal("9999999.99"), Decimal("-9999999.99")],
+    pa.decimal128(38, 0): [Decimal(2**64), Decimal(-(2**96)), Decimal("9" * 38), Decimal("-" + "9" * 38)],
+    pa.decimal128(38, 10): [Decimal("1e-10"), Decimal("-3.3333333333"), Decimal("4294967296.0000000001")],
+}
+
+
+@pytest.mark.parametrize("seed", seeds(often(2, 60)))
+@pytest.mark.parametrize("kind", _DECIMALS, ids=str)
+def test_sums_and_means_of_decimals_are_exact_or_stop_the_query(kind: pa.DataType, seed: int) -> None:
+    chance = random.Random(f"{seed} {kind}")
+    count = chance.choice([1, 4, 90, 1500])
+    values = drawn(chance, _DECIMALS[kind], count)
+    rows = rows_of(kind, values, ["k"] * count, pa.string())
+    exactly = [Fraction(value) for value in values if value is not None]
+    for write in (sliding, counted(count)):
+        means = operator_of(lambda stream, write=write: write(stream, F.mean("value")), rows.schema)
+        for row in windows(run_operator(means, rows, chance=chance), count):
+            assert exact.same(row["mean_value"], float(sum(exactly) / len(exactly)) if exactly else None)
+        sums = operator_of(lambda stream, write=write: write(stream, F.sum("value")), rows.schema)
+        if abs(sum(exactly)) * 10**kind.scale >= 10**38:
+            with pytest.raises(
+                OverflowError, match=r"^sum\('value'\): the result -?[\d.]+ does not fit into decimal"
+            ):
+                run_operator(sums, rows, chance=chance)
+            continue
+        try:
+            found = windows(run_operator(sums, rows, chance=chance), count)
+        except OverflowError:
+            # A sliding window with some of the rows may have a larger sum.
+            assert write is sliding
+            continue
+        for row in found:
+            assert (None if row["sum_value"] is None else Fraction(row["sum_value"])) == (
+                sum(exactly) if exactly else None
+            )
+
+
 def test_number_that_is_nothing_of_a_sum_is_refused_when_the_query_is_written() -> None:
-    schema = rows_of(pa.decimal128(30, 2), [], [], pa.string()).schema
+    schema = rows_of(pa.string(), [], [], pa.string()).schema
     with pytest.raises(InvalidQuery, match="needs a number"):
         operator_of(lambda stream: counted(1)(stream, F.sum("value")), schema)

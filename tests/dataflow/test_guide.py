@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.dataflows import SCHEMA, input_rows
 from support.pages import ROOT, Page
 
+from benchmarks.dataflows.seeded import SeededRun
+from peacefs.dataflow import Query
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.logs.log_place import open_stream
@@ -16,19 +20,38 @@ from peacefs.dataflow.logs.log_reader import LogReader
 from peacefs.dataflow.logs.stream_log import StreamLogs
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.stream_type import StreamType
+from peacefs.dataflow.techniques.amnesia import Amnesia
 from peacefs.dataflow.techniques.sguard import SGuard
 
 
 @pytest.mark.cluster
 def test_guide_finds_the_address_that_attacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address with twelve failed logins within a minute is found; the one with a single failure is not."""
-    (written,) = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    written, _ = Page(ROOT / "docs" / "dataflow.md").blocks("python")
     attacks: list[dict[str, Any]] = []
     names: dict[str, Any] = {"print": lambda batch: attacks.extend(batch.to_pylist())}
     monkeypatch.chdir(tmp_path)
     exec(compile(written, "docs/dataflow.md", "exec"), names)
     assert {attack["address"] for attack in attacks} == {"10.0.0.1"}
     assert max(attack["count"] for attack in attacks) == 12
+
+
+def test_guide_finds_addresses_that_are_silent() -> None:
+    """An address is reported five minutes after its last row, or at the end of the stream."""
+    _, written = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    names: dict[str, Any] = {"Query": Query, "timedelta": timedelta}
+    exec(compile(written, "docs/dataflow.md", "exec"), names)
+    noon = datetime(2026, 1, 1, 12)
+    minutes = [("a", 0), ("b", 1), ("a", 4), ("b", 9), ("a", 10)]
+    rows = [{"address": who, "at": noon + timedelta(minutes=at), "ok": True} for who, at in minutes]
+    kind = names["events"].type.schema
+    given = {"events": pa.Table.from_pylist(rows, kind).to_batches(max_chunksize=2)}
+    outcome = SeededRun(names["query"].network(), Amnesia(), given, seed=1).run()
+    found = [row for batch in outcome.sinks["silent"] for row in batch.to_pylist()]
+    expected = [("b", 6, 1), ("a", 9, 2), ("b", 14, 2), ("a", 15, 3)]
+    assert found == [
+        {"address": who, "at": noon + timedelta(minutes=at), "rows": count} for who, at, count in expected
+    ]
 
 
 @pytest.mark.cluster

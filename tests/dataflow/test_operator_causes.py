@@ -17,7 +17,7 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.query.network import OperatorNode
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.query.streams import Stream
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 #: (port, rows), in the order of arrival.

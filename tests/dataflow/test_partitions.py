@@ -17,7 +17,7 @@ from peacefs.dataflow import functions as F
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.operators.key_hashes import hash_keys, parts_of
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.query.streams import Stream
 from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia

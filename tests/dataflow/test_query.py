@@ -9,7 +9,7 @@ import pytest
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.model.operator_class import OperatorClass
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.query.streams import Stream
 from peacefs.protocol.errors import InvalidQuery
 
 _SCHEMA = {"address": "string", "at": "timestamp", "ok": "bool", "bytes": "long"}

@@ -57,6 +57,53 @@ def windows(size_us: int, every_us: int, aggregate: str) -> Unary:
     return sql
 
 
+def sessions(gap_us: int, aggregate: str, *, longest: bool = False) -> Unary:
+    """Return sessions of rows less than `gap_us` apart, or at most that, with the time of their end."""
+
+    def sql(rows: str) -> str:
+        apart = f"t - lag(t) OVER {_IN_KEY}"
+        begins = f"CASE WHEN {apart} {'<=' if longest else '<'} {gap_us} THEN 0 ELSE 1 END"
+        marked = f"(SELECT *, {begins} AS begins FROM {rows})"
+        of_sessions = f"(SELECT *, sum(begins) OVER {_IN_KEY} AS number FROM {marked})"
+        return (
+            f"(SELECT key, max(t) + {gap_us} AS t, {aggregate} AS value FROM {of_sessions} GROUP BY key, number)"
+        )
+
+    return sql
+
+
+def so_far(every_us: int) -> Unary:
+    """Return each key's sum of all its rows, at each multiple of `every_us` before which it had new ones.
+
+    Rows after the last of these multiples give a result with the time of the last row of all.
+    """
+
+    def sql(rows: str) -> str:
+        period = f"t // {every_us}"
+        new = f"(SELECT key, {period} AS period, sum(value) AS new FROM {rows} GROUP BY key, {period})"
+        total = "sum(new) OVER (PARTITION BY key ORDER BY period)"
+        last = f"(SELECT max(t) FROM {rows})"
+        time = f"CASE WHEN period = {last} // {every_us} THEN {last} ELSE (period + 1) * {every_us} END"
+        return f"(SELECT key, {time} AS t, {total} AS value FROM {new})"
+
+    return sql
+
+
+def every_so_many(count: int) -> Unary:
+    """Return a key's sum of all its rows with each `count` of its rows; the last one with the time of all rows."""
+
+    def sql(rows: str) -> str:
+        total = f"sum(value) OVER {_IN_KEY} AS total, row_number() OVER {_IN_KEY} AS number"
+        counted = f"(SELECT *, {total}, count(*) OVER (PARTITION BY key) AS all_rows FROM {rows})"
+        time = f"CASE WHEN number % {count} = 0 THEN t ELSE (SELECT max(t) FROM {rows}) END"
+        return (
+            f"(SELECT key, {time} AS t, total AS value FROM {counted} "
+            f"WHERE number % {count} = 0 OR number = all_rows)"
+        )
+
+    return sql
+
+
 def count_windows(size: int, aggregate: str) -> Unary:
     """Return a window for each `size` rows of a key, with its last row's time. Leave out incomplete windows."""
 
@@ -108,6 +155,31 @@ def pairs(within_us: int, value: str) -> Binary:
         f"(SELECT l.key, greatest(l.t, r.t) AS t, {value} AS value FROM {left} AS l JOIN {right} AS r "
         f"ON l.key IS NOT DISTINCT FROM r.key AND abs(l.t - r.t) <= {within_us})"
     )
+
+
+def near_pairs(lower_us: int, upper_us: int, left_value: str, right_value: str, how: str) -> Binary:
+    """Return an outer join of rows whose times, the right minus the left, are between two bounds."""
+    return lambda left, right: (
+        f"(SELECT CASE WHEN l.t IS NULL THEN r.key ELSE l.key END AS key, "
+        f"greatest(coalesce(l.t, r.t), coalesce(r.t, l.t)) AS t, {left_value} + {right_value} AS value "
+        f"FROM {left} AS l {how} JOIN {right} AS r "
+        f"ON l.key IS NOT DISTINCT FROM r.key AND r.t - l.t BETWEEN {lower_us} AND {upper_us})"
+    )
+
+
+def latest_of_table(value: str, *, outer: bool) -> Binary:
+    """Return each left row with the latest right row of its key up to the same time."""
+
+    def sql(left: str, right: str) -> str:
+        latest = (
+            f"(SELECT r.value FROM {right} AS r WHERE r.key IS NOT DISTINCT FROM l.key AND r.t <= l.t "
+            "ORDER BY r.t DESC LIMIT 1)"
+        )
+        met = f"(SELECT key, t, value, {latest} AS found FROM {left} AS l)"
+        where = "" if outer else " WHERE found IS NOT NULL"
+        return f"(SELECT key, t, {value} AS value FROM {met}{where})"
+
+    return sql
 
 
 _IN_KEY = "(PARTITION BY key ORDER BY t, value)"

@@ -14,7 +14,7 @@ from peacefs.dataflow import functions as F
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.query.streams import Stream
 
 SCHEMA = pa.schema([("key", pa.string()), ("at", TIME), ("value", pa.int64())])
 Row = tuple[Any, ...]

@@ -19,7 +19,7 @@ from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.query.streams import Stream
 
 from .dataflows import SCHEMA, passed
 

@@ -24,7 +24,7 @@ from peacefs.dataflow import functions as F
 from peacefs.dataflow.model.operator_class import OperatorClass, Recovery
 from peacefs.dataflow.model.stream_type import TIME
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.query.streams import Stream
 
 _ROWS = 28
 _BATCH_ROWS = 4

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from oracles import sql_streams as sql
 
+from peacefs.dataflow import KeyedFunction, Value
 from peacefs.dataflow import functions as F
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.operators.keyed_process import KeyedContext
+from peacefs.dataflow.query.streams import Stream
 
 _SECOND = 1_000_000
 _PARTS: dict[str, Any] = {"parts": 3, "grain_rows": 7, "grain": "3s"}
@@ -26,6 +29,10 @@ class Judged:
     ties: bool = False
     #: True if it splits streams by key, which may not be a floating-point number.
     parts: bool = False
+    #: True if it gives rows that are older than rows before them, and declares how much.
+    disorders: bool = False
+    #: True if it needs rows in the order of their times.
+    wants_order: bool = False
 
 
 def plain(stream: Stream, value: str) -> Stream:
@@ -81,6 +88,56 @@ def _join(left: Stream, right: Stream) -> Stream:
     return plain(joined.with_columns(both=F.col("value") * 7 + F.col("other")), "both")
 
 
+def _outer(how: str) -> Callable[..., Stream]:
+    def written(left: Stream, right: Stream) -> Stream:
+        right = right.select("key", "at", other=F.col("value"))
+        joined = left.key_by("key").join(right.key_by("key"), between=("-2s", "4s"), how=how)  # type: ignore[arg-type]
+        values = [
+            pa.compute.coalesce(F.col("value") * 7, F.lit(-2000)),
+            pa.compute.coalesce(F.col("other"), F.lit(-1000)),
+        ]
+        return plain(joined.with_columns(both=pa.compute.add(*values)), "both")
+
+    return written
+
+
+def _table(how: str) -> Callable[..., Stream]:
+    def written(left: Stream, right: Stream) -> Stream:
+        right = right.select("key", "at", other=F.col("value"))
+        joined = left.key_by("key").join_table(right.key_by("key"), how=how)  # type: ignore[arg-type]
+        other = pa.compute.coalesce(F.col("other"), F.lit(-1000))
+        return plain(joined.with_columns(both=F.col("value") * 7 + other), "both")
+
+    return written
+
+
+class Silences(KeyedFunction):
+    """Counts the rows of a key, and emits the count when the key has been silent for three seconds."""
+
+    states: ClassVar = {"count": Value("int64", default=0), "timer": Value("timestamp")}
+
+    def on_row(self, key: Any, row: dict[str, Any], context: KeyedContext) -> None:
+        if context.value("timer").get() is not None:
+            context.cancel(context.value("timer").get())
+        context.value("count").set(context.value("count").get() + 1)
+        context.value("timer").set(row["at"] + timedelta(seconds=3))
+        context.timer(context.value("timer").get())
+
+    def on_timer(self, key: Any, at: datetime, context: KeyedContext) -> Iterable[dict[str, Any]]:
+        yield {"key": key, "at": at, "value": context.value("count").get()}
+        context.value("count").clear()
+        context.value("timer").clear()
+
+
+def _silences(stream: Stream) -> Stream:
+    return stream.key_by("key").process(Silences(), stream.type.schema)
+
+
+def _outer_sql(how: str) -> Callable[..., str]:
+    left, right = "coalesce(l.value * 7, -2000)", "coalesce(r.value, -1000)"
+    return sql.near_pairs(-2 * _SECOND, 4 * _SECOND, left, right, how)
+
+
 _SLIDING = sql.windows(6 * _SECOND, 2 * _SECOND, "sum(value)")
 _PAIRS = sql.pairs(3 * _SECOND, "l.value * 7 + r.value")
 
@@ -96,7 +153,22 @@ UNARY: dict[str, Judged] = {
         sql.count_windows(3, "max(value)"),
         orders_rows=True,
     ),
-    "sort": Judged(lambda s: s.sort("0s"), sql.same),
+    "sort": Judged(lambda s: s.sort("0s"), sql.same, wants_order=True),
+    "sessions": Judged(
+        lambda s: plain(s.key_by("key").session_window("4s").aggregate(F.sum("value")), "sum_value"),
+        sql.sessions(4 * _SECOND, "sum(value)"),
+    ),
+    "silences": Judged(_silences, sql.sessions(3 * _SECOND, "count(*)", longest=True)),
+    "so far": Judged(
+        lambda s: plain(s.key_by("key").global_window(every="3s").aggregate(F.sum("value")), "sum_value"),
+        sql.so_far(3 * _SECOND),
+        wants_order=True,
+    ),
+    "every two": Judged(
+        lambda s: plain(s.key_by("key").global_window(rows=2).aggregate(F.sum("value")), "sum_value"),
+        sql.every_so_many(2),
+        orders_rows=True,
+    ),
     # A row appears when the next row of its key arrives, so the result is sorted by time again.
     "resample": Judged(
         lambda s: s.key_by("key").resample("value", every="2s").sort("10 minutes"),
@@ -108,6 +180,14 @@ UNARY: dict[str, Judged] = {
         _in_parts(lambda s: s.filter(F.col("value") > 20), sorts=False), sql.where("value > 20"), parts=True
     ),
     "windows in parts": Judged(_in_parts(lambda s: _windows(s, "6s", "2s")), _SLIDING, parts=True),
+    "sessions in parts": Judged(
+        _in_parts(lambda s: plain(s.key_by("key").session_window("4s").aggregate(F.sum("value")), "sum_value")),
+        sql.sessions(4 * _SECOND, "sum(value)"),
+        parts=True,
+    ),
+    "silences in parts": Judged(
+        _in_parts(_silences), sql.sessions(3 * _SECOND, "count(*)", longest=True), parts=True
+    ),
     "process in parts": Judged(
         _in_parts(lambda s: s.process(_number)), sql.numbered, orders_rows=True, parts=True
     ),
@@ -115,6 +195,15 @@ UNARY: dict[str, Judged] = {
 BINARY: dict[str, Judged] = {
     "union": Judged(lambda left, right: left.union(right), sql.both, ties=True),
     "join": Judged(_join, _PAIRS, ties=True),
+    "interval": Judged(_outer("inner"), _outer_sql("INNER"), ties=True),
+    "left join": Judged(_outer("left"), _outer_sql("LEFT"), ties=True, disorders=True),
+    "right join": Judged(_outer("right"), _outer_sql("RIGHT"), ties=True, disorders=True),
+    "full join": Judged(_outer("full"), _outer_sql("FULL"), ties=True, disorders=True),
+    "full join in parts": Judged(_in_parts(_outer("full")), _outer_sql("FULL"), ties=True, parts=True),
+    "table": Judged(_table("inner"), sql.latest_of_table("value * 7 + found", outer=False), ties=True),
+    "left table": Judged(
+        _table("left"), sql.latest_of_table("value * 7 + coalesce(found, -1000)", outer=True), ties=True
+    ),
     "join in parts": Judged(_in_parts(_join), _PAIRS, ties=True, parts=True),
     "union in parts": Judged(_in_parts(lambda a, b: a.union(b)), sql.both, ties=True, parts=True),
 }

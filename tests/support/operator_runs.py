@@ -11,7 +11,7 @@ import pyarrow as pa
 from peacefs.dataflow import Query
 from peacefs.dataflow.model.operator import Operator
 from peacefs.dataflow.query.network import OperatorNode
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.query.streams import Stream
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.dataflow.unit_state.paged_state import PagedState
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from peacefs.dataflow import Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.query.query import Stream
+from peacefs.dataflow.query.streams import Stream
 
 from .dataflows import SCHEMA, input_rows, passed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 from peacefs.protocol.errors import InvalidQuery
 
@@ -37,3 +38,19 @@ def microseconds(duration: Duration, purpose: str, *, least: int = 1) -> int:
     if us < least:
         raise InvalidQuery(f"{purpose} is {duration!r}: it has to be longer")
     return us
+
+
+def interval(bounds: Any, purpose: str) -> tuple[int, int]:
+    """Convert two durations, which may begin with a minus sign, to microseconds. Raises InvalidQuery."""
+    if not isinstance(bounds, tuple) or len(bounds) != 2:
+        raise InvalidQuery(f"{purpose} is {bounds!r}: two durations are wanted, as ('-5s', '10s')")
+    lower, upper = (_signed(each, purpose) for each in bounds)
+    return lower, upper
+
+
+def _signed(duration: Duration, purpose: str) -> int:
+    if isinstance(duration, timedelta):
+        return duration // timedelta(microseconds=1)
+    if isinstance(duration, str) and duration.strip().startswith("-"):
+        return -microseconds(duration.strip()[1:], purpose, least=0)
+    return microseconds(duration, purpose, least=0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from peacefs.dataflow.model.stream_type import TIME
 from peacefs.protocol.errors import InvalidQuery
+
+from .stream_type import TIME
 
 Schema = pa.Schema | Mapping[str, str | pa.DataType]
 #: Spark's names for types that have other names in Arrow.
@@ -32,10 +33,11 @@ def as_schema(schema: Any) -> pa.Schema:
         return schema
     if not isinstance(schema, Mapping):
         raise InvalidQuery(f"a schema is names and types, as {{'address': 'string'}}, and not {schema!r}")
-    return pa.schema([pa.field(name, _as_type(name, kind)) for name, kind in schema.items()])
+    return pa.schema([pa.field(name, as_type(name, kind)) for name, kind in schema.items()])
 
 
-def _as_type(column: str, kind: Any) -> pa.DataType:
+def as_type(column: str, kind: Any) -> pa.DataType:
+    """Convert the type of a column, given as such or by name."""
     if isinstance(kind, pa.DataType):
         return kind
     if kind in _SPARK_TYPES:
