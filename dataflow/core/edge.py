@@ -6,7 +6,7 @@ ends proxies, and assumes that they do not fail.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -14,10 +14,10 @@ from peacefs.dataflow.query.network import Network, sink_unit, source_unit
 
 from .bounds import Bounds
 from .edges import SinkUnit, SourceUnit
-from .effects import Effect, StopQuery
+from .effects import Effect, SendMessage, StopQuery
 from .exchange import Exchange, ExchangeMessage
 from .ha_output import too_much_retained
-from .messages import Message, Placement, UnitPlacement
+from .messages import Message, Placement, Subscribed, UnitPlacement
 from .query_recovery import QueryRecovery
 
 
@@ -30,17 +30,30 @@ class EdgeCore:
         bounds: Bounds | None = None,
         *,
         delivered: Mapping[str, int] | None = None,
+        after: Mapping[str, int] | None = None,
+        commits: Collection[str] = (),
+        complete: Collection[str] = (),
     ) -> None:
-        """`delivered`: for each sink of a resumed query, the number of the last row that it has."""
+        """`delivered`: for each sink of a resumed query, the number of the last row that it has.
+
+        `after`: for each source that does not begin with its first row, the number of the row before. `commits`:
+        sinks whose rows are safe only once `committed` says so. `complete`: sources of which no row may be lost.
+        """
         bounds, network = bounds or Bounds(), recovery.network
         self._retained_bytes_max = bounds.retained_bytes_max
+        self._complete = frozenset(complete)
         self._sources = {
-            source.name: SourceUnit(source, recovery, buffer_bytes_max=bounds.buffer_bytes_max)
+            source.name: SourceUnit(
+                source, recovery, buffer_bytes_max=bounds.buffer_bytes_max, after=(after or {}).get(source.name, 0)
+            )
             for source in network.sources
         }
         self._sinks = {
             sink.name: SinkUnit(
-                sink, credit_bytes=bounds.credit_bytes, delivered=(delivered or {}).get(sink.name, 0)
+                sink,
+                credit_bytes=bounds.credit_bytes,
+                delivered=(delivered or {}).get(sink.name, 0),
+                commits=sink.name in commits,
             )
             for sink in network.sinks
         }
@@ -66,6 +79,10 @@ class EdgeCore:
         """Bytes held by the fullest source."""
         return max((source.held_bytes for source in self._sources.values()), default=0)
 
+    def released(self, source: str) -> int:
+        """Return the number of the last row of a source that no consumer needs any more."""
+        return self._sources[source].released
+
     def has_room(self, source: str) -> bool:
         return self._sources[source].has_room
 
@@ -90,9 +107,30 @@ class EdgeCore:
                     self._exchange.placed(message)
             case _ if isinstance(message, ExchangeMessage):
                 effects += self._exchange.received(now_s, node, message)
+                effects += self._missing_rows(effects)
             case _:
                 raise AssertionError(f"{type(message).__name__} is not for the edge")
         return effects + list(self._run(now_s))
+
+    def committed(self, now_s: float, sink: str, number: int) -> list[Effect]:
+        """Note that a sink has committed its rows up to a number."""
+        unit = self._sinks[sink]
+        unit.committed(number)
+        return [*self._exchange.acknowledge(unit, unit.acknowledge()), *self._run(now_s)]
+
+    def _missing_rows(self, answers: list[Effect]) -> list[Effect]:
+        """Stop the query if a consumer needs rows that were released: its checkpoint is older than it was."""
+        return [
+            StopQuery(
+                f"{answer.message.lost} rows of source {answer.message.stream!r} are needed again that the source "
+                "does not remember: a checkpoint was rolled back; begin the query anew in another directory"
+            )
+            for answer in answers
+            if isinstance(answer, SendMessage)
+            and isinstance(answer.message, Subscribed)
+            and answer.message.lost
+            and answer.message.stream in self._complete
+        ]
 
     def disconnected(self, now_s: float, node: str) -> list[Effect]:
         self._exchange.disconnected(now_s, node)

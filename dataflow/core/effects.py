@@ -102,6 +102,13 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitRows:
+    """Let a sink commit all rows that were delivered; then call `EdgeCore.committed`. No more rows follow."""
+
+    sink: str
+
+
+@dataclass(frozen=True, slots=True)
 class SinkEnded:
     sink: str
 
@@ -125,6 +132,7 @@ Effect = (
     | LoadCopy
     | DropCopy
     | Deliver
+    | CommitRows
     | SinkEnded
     | StopQuery
 )

@@ -48,11 +48,14 @@ class UnitCheckpoints(Protocol):
         """
         ...
 
-    def record(self, record: bytes) -> None:
-        """Replace the record atomically. Raises RunSuperseded if a younger driver has begun."""
+    def record(self, record: bytes, name: str = RECORD) -> None:
+        """Replace the record atomically. Raises RunSuperseded if a younger driver has begun.
+
+        `name`: another file beside it, for what a source or sink records.
+        """
         ...
 
-    def recorded(self) -> bytes | None:
+    def recorded(self, name: str = RECORD) -> bytes | None:
         """Return the record; None if there is none."""
         ...
 
@@ -88,7 +91,7 @@ class MemoryCheckpoints:
         self._pages = MemoryStore()
         self._segments = MemorySegments()
         # Shared by all drivers.
-        self._record: list[bytes] = []
+        self._records: dict[str, bytes] = {}
         self._drivers: list[MemoryFence] = []
         self._fence: MemoryFence | None = None
 
@@ -103,13 +106,13 @@ class MemoryCheckpoints:
     def segments(self) -> MemorySegments:
         return self._segments
 
-    def record(self, record: bytes) -> None:
+    def record(self, record: bytes, name: str = RECORD) -> None:
         if self._fence is not None:
             self._fence.check()
-        self._record[:] = [record]
+        self._records[name] = record
 
-    def recorded(self) -> bytes | None:
-        return self._record[0] if self._record else None
+    def recorded(self, name: str = RECORD) -> bytes | None:
+        return self._records.get(name)
 
     def replicas(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, int]:
         return {}
@@ -138,14 +141,14 @@ class DirectoryCheckpoints:
     def segments(self) -> SegmentStore:
         return DirectorySegments(self._root / LOGS)
 
-    def record(self, record: bytes) -> None:
+    def record(self, record: bytes, name: str = RECORD) -> None:
         with contextlib.nullcontext() if self._fence is None else self._fence.delivery():
             self._root.mkdir(parents=True, exist_ok=True)
-            replace_file(self._root / RECORD, record, staged=f".{RECORD}")
+            replace_file(self._root / name, record, staged=f".{name}")
 
-    def recorded(self) -> bytes | None:
+    def recorded(self, name: str = RECORD) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):
-            return (self._root / RECORD).read_bytes()
+            return (self._root / name).read_bytes()
         return None
 
     def replicas(self, unit: str, checkpoint: CheckpointId) -> Mapping[str, int]:

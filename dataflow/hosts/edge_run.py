@@ -20,6 +20,7 @@ import pyarrow as pa
 from peacefs.dataflow.core.controller import ControllerCore
 from peacefs.dataflow.core.edge import EdgeCore
 from peacefs.dataflow.core.effects import (
+    CommitRows,
     DeleteCheckpoint,
     Deliver,
     Effect,
@@ -47,13 +48,14 @@ from peacefs.dataflow.techniques.admission import admit
 from peacefs.protocol.errors import PeacefsError, RunSuperseded
 
 from .checkpoint_store import delete, retain
+from .edge_connectors import EdgeConnectors
 from .interface import LinkMeter, RowMeter, Sink, Source
 from .links import Links
 from .membership import Member, Membership
 from .node_pool import NodePool
 from .node_process import NodeOrders
 from .node_shell import EDGE
-from .query_run import HostedRun, check_ends
+from .query_run import HostedRun, check_ends, reason_of_failure
 from .run_events import (
     CheckpointTaken,
     NodeLost,
@@ -120,10 +122,19 @@ class EdgeRun(HostedRun):
         self._member = Member(EDGE, secrets.token_hex(16), pool.tls)
         self._membership = Membership(self._member)
         self._options = options
+        self._connectors = EdgeConnectors(recovery, self._records, sources, sinks, self)
         self._records.begin()
+        self._connectors.begin()
         # Read only now, after older drivers can no longer deliver.
         delivered = {name: int(getattr(sink, "delivered", 0)) for name, sink in sinks.items()}
-        self._edge = EdgeCore(recovery, pool.bounds, delivered=delivered if self._records.goes_on else None)
+        self._edge = EdgeCore(
+            recovery,
+            pool.bounds,
+            delivered={**(delivered if self._records.goes_on else {}), **self._connectors.committed},
+            after=self._connectors.after,
+            commits=self._connectors.committed,
+            complete=self._connectors.complete,
+        )
         self._controller = ControllerCore(
             [plan.name for plan in network.units],
             EdgeCore.placements(network, EDGE),
@@ -201,11 +212,13 @@ class EdgeRun(HostedRun):
                 for node in alive - set(self._controller.members):
                     self._tell(NodeLost(node))
                 self._perform(self._edge.tick(now_s))
+                self._connectors.released(self._edge.released)
                 await asyncio.sleep(dataflow_tick_s)
         finally:
             await self._end_tasks()
             await self._links.close()
             self._pool.launcher.close()
+            await self._connectors.closed()
             await self._loop.shutdown_default_executor()
             self._records.close()
 
@@ -228,6 +241,14 @@ class EdgeRun(HostedRun):
                 self._deliver(sink, self._sinks[sink], rows)
         except PeacefsError as refusal:
             self._fail(refusal.message)
+
+    def committed(self, sink: str, number: int) -> None:
+        """Note that a sink has committed rows. Called from its thread."""
+        self._call(lambda: self._perform(self._edge.committed(time.monotonic(), sink, number)))
+
+    def sink_failed(self, sink: str, error: BaseException) -> None:
+        """Stop the query. Called from the thread of the sink."""
+        self._call(lambda: self._fail(f"sink {sink!r} failed: {reason_of_failure(error)}"))
 
     # -- events ---------------------------------------------------------------------------------------------
 
@@ -296,7 +317,15 @@ class EdgeRun(HostedRun):
                     if address is not None:
                         self._links.send(to, address, message)
                 case Deliver(sink, _, batch):
-                    self._deliver_fenced(sink, batch.rows)
+                    committing = self._connectors.sink(sink)
+                    if committing is None:
+                        self._deliver_fenced(sink, batch.rows)
+                    else:
+                        committing.put(batch.first, batch.rows)
+                case CommitRows(sink):
+                    committing = self._connectors.sink(sink)
+                    assert committing is not None
+                    committing.flush()
                 case SinkEnded():
                     if self._edge.ended:
                         self._ended.set()

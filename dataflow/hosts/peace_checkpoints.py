@@ -78,15 +78,15 @@ class PeaceCheckpoints:
     def segments(self) -> SegmentStore:
         return PeaceSegments(self._connected(), f"{self.directory}/{LOGS}")
 
-    def record(self, record: bytes) -> None:
+    def record(self, record: bytes, name: str = RECORD) -> None:
         files = self._connected()
-        staged = f"{self.directory}/.{RECORD}"
+        staged = f"{self.directory}/.{name}"
         files.write(staged, record, overwrite=True)
-        files.rename(staged, f"{self.directory}/{RECORD}", overwrite=True)
+        files.rename(staged, f"{self.directory}/{name}", overwrite=True)
 
-    def recorded(self) -> bytes | None:
+    def recorded(self, name: str = RECORD) -> bytes | None:
         try:
-            return self._connected().read(f"{self.directory}/{RECORD}")
+            return self._connected().read(f"{self.directory}/{name}")
         except FileNotFound:
             return None
 

@@ -6,6 +6,7 @@ A subclass starts nodes and passes messages in `_main`. Any failure stops the ru
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -105,10 +106,15 @@ class HostedRun(ABC):
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
+    def _call(self, step: Callable[[], None]) -> None:
+        """Perform a step on the loop soon. Called from any thread; does nothing after the end."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(step)
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(_reason(error))
+            self._fail(reason_of_failure(error))
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:
@@ -163,7 +169,7 @@ class HostedRun(ABC):
         try:
             sink(rows)
         except (Exception, SystemExit) as error:  # whatever the user's function raises
-            self._fail(f"sink {name!r} failed: {_reason(error)}")
+            self._fail(f"sink {name!r} failed: {reason_of_failure(error)}")
 
     def _tell(self, event: RunEvent) -> None:
         if self._observer is not None:
@@ -194,8 +200,9 @@ def check_ends(
 
 
 def source_failed(source: str, error: BaseException) -> QueryFailed:
-    return QueryFailed(f"source {source!r} failed: {_reason(error)}")
+    return QueryFailed(f"source {source!r} failed: {reason_of_failure(error)}")
 
 
-def _reason(error: BaseException) -> str:
+def reason_of_failure(error: BaseException) -> str:
+    """Return the message of an error; of an error of the user's code, with its type and its line."""
     return error.message if isinstance(error, PeacefsError) else reason_of(error)

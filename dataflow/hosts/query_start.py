@@ -7,6 +7,7 @@ from typing import Any
 
 import cloudpickle
 
+from peacefs.dataflow.connectors.interface import CommitsRows
 from peacefs.dataflow.core.bounds import Bounds
 from peacefs.dataflow.model.numbers import is_number
 from peacefs.dataflow.model.reasons import reason_of
@@ -35,6 +36,7 @@ def start_query(
     admit(network, technique, options.guarantee)
     _check_functions(network)
     if technique.ring is not None:
+        _check_ring_sinks(sinks)
         return RingRun(network, technique, sources, sinks, pool, options)
     return EdgeRun(network, technique, sources, sinks, pool, options)
 
@@ -49,6 +51,15 @@ def _check_functions(network: Network) -> None:
                 f"operator {node.name!r} cannot be sent to nodes: {reason_of(error)}; its function must not refer "
                 "to locks, open files or connections: make them in the function"
             ) from error
+
+
+def _check_ring_sinks(sinks: Mapping[str, Sink]) -> None:
+    for name, sink in sinks.items():
+        if isinstance(sink, CommitsRows):
+            raise InvalidQuery(
+                f"sink {name!r} commits rows with their numbers, and a peer ring does not number them: use "
+                "another technique, as SGuard(interval_s=1)"
+            )
 
 
 def _check(pool: NodePool, options: Any) -> None:

@@ -22,6 +22,21 @@ from .query_record import RunRecord, new_record, read_record
 log = logging.getLogger("peacefs.dataflow")
 
 
+class RecordJournal:
+    """A small file beside a query's record, which one source or sink reads and writes."""
+
+    def __init__(self, checkpoints: UnitCheckpoints, name: str, *, empty: bool) -> None:
+        """`empty`: the query is new, so a file that is there belongs to an earlier one."""
+        self._checkpoints, self._name, self._empty = checkpoints, name, empty
+
+    def read(self) -> bytes | None:
+        return None if self._empty else self._checkpoints.recorded(self._name)
+
+    def write(self, data: bytes) -> None:
+        """Replace the file. Raises RunSuperseded, PeacefsError and OSError."""
+        self._checkpoints.record(data, self._name)
+
+
 class RunRecords:
     """Stores what a driver records beside the checkpoints of its query. `EdgeRun` has one."""
 
@@ -70,6 +85,10 @@ class RunRecords:
         record = read_record(found)
         record.check(self._recovery.network, self._recovery.name)
         return record
+
+    def journal(self, name: str) -> RecordJournal | None:
+        """Return a file beside the record; None if the query is never resumed. Call it after `begin`."""
+        return RecordJournal(self.checkpoints, f"{name}.json", empty=not self.goes_on) if self._writes else None
 
     async def write(self, wanted: RecordCheckpoint) -> None:
         """Record a checkpoint, and return once it is durable."""
