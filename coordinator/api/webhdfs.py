@@ -238,7 +238,11 @@ class WebHdfs:
 
     async def _create(self, asked: Create, scope: Scope) -> Answer:
         file = replace(asked.file, request_id=self._new_request_id())
-        ticket = await self._files.writing.create(file, client_host(scope), exclude=asked.exclude, is_shown=True)
+        # A file that the coordinator passes on appears when it is complete, or not at all.
+        is_whole = self._uploads is not None and has_data(scope)
+        ticket = await self._files.writing.create(
+            file, client_host(scope), exclude=asked.exclude, is_shown=True, is_whole=is_whole
+        )
         written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
         notice = block_bytes_notice(asked.file.block_bytes, ticket.block_bytes)
         # RFC 7234: the code 299 is for warnings of any kind.

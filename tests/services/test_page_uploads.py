@@ -125,8 +125,8 @@ def test_page_uploads_a_file_by_the_keyboard(
         told = [each for each in lines if (each.get("src") or "").endswith(name)]
         return [(each["cmd"], each["ugi"], each["error"]) for each in told]
 
-    wait_until(lambda: len([each for each in audited() if each[0] == "create"]) == 2, "both are recorded")
-    assert ("create", "ann", None) in audited() and ("create", "ann", "FileAlreadyExists") in audited()
+    wait_until(lambda: len([each for each in audited() if each[0] == "CREATE"]) == 2, "both are recorded")
+    assert ("CREATE", "ann", None) in audited() and ("CREATE", "ann", "FileAlreadyExists") in audited()
 
 
 def test_upload_is_refused_as_any_other_write(
