@@ -65,6 +65,7 @@ _ALL = (
     "driver_standby",
     "spark_batches",
     "web_page",
+    "mounts",
     "tracing",
 )
 #: Reproductions of papers' tables and figures, each a module of `papers/`.

@@ -55,6 +55,7 @@ from .api.rest.oauth import add_token_endpoint
 from .api.rest.queries import add_query_routes
 from .api.rest.status import StatusSources
 from .api.rest.tokens import no_token_routes, token_routes
+from .api.uploads import Uploads
 from .api.webhdfs import WebHdfs
 from .assembly import Assembly, Settings, Surroundings
 from .audit_log import AuditLog
@@ -433,13 +434,14 @@ class Coordinator:
     def _authenticated(self, rest: FastAPI, for_superusers: Any) -> App:
         """Put WebHDFS before REST and, unless names are believed, authentication before both."""
         who, authenticator = self._who, self._authenticator
+        delegation, uploads = None if who is None else who.delegation, Uploads(self._tls)
+        webhdfs = WebHdfs(self._parts.files, rest, delegation=delegation, uploads=uploads)
         if who is None or authenticator is None:
             rest.include_router(no_token_routes())
-            return Impersonation(WebHdfs(self._parts.files, rest), self._proxy_users)
+            return Impersonation(webhdfs, self._proxy_users)
         rest.include_router(token_routes(who.tokens, who.clients, for_superusers))
         add_token_endpoint(rest, who.clients)
-        app = Impersonation(WebHdfs(self._parts.files, rest, delegation=who.delegation), self._proxy_users)
-        return Authentication(app, authenticator)
+        return Authentication(Impersonation(webhdfs, self._proxy_users), authenticator)
 
     def _trust(self) -> Trust:
         return self._who.tokens.book.trust if self._who is not None else _NAMES_ARE_BELIEVED

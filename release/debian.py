@@ -24,13 +24,14 @@ _STEP_TIMEOUT_S = 900.0
 _UNITS = ("coordinator", "datanode", "agent")
 _CONFIGURATION = ("agent.env", "commands.toml", "coordinator.env", "datanode.env")
 _SCRIPTS = ("postinst", "postrm", "prerm")
-_GUIDES = ("install.md", "operating.md", "supervision.md", "failover.md", "security.md", "users.md")
+_GUIDES = ("install.md", "mount.md", "operating.md", "supervision.md", "failover.md", "security.md", "users.md")
 _CONTROL = """Package: peacefs
 Version: {version}
 Architecture: {architecture}
 Maintainer: the peacefs developers <peacefs@localhost>
 Installed-Size: {kibibytes}
 Depends: python3 (>= {python}), python3 (<< {next_python}), passwd
+Recommends: fuse3
 Suggests: etcd-server, default-jre-headless
 Section: net
 Priority: optional
@@ -137,6 +138,9 @@ def _add_files(root: Path, stage: Path) -> None:
     for name in _UNITS:
         text = (root / "deploy" / "systemd" / f"peacefs-{name}.service").read_text()
         (units / f"peacefs-{name}.service").write_text(text.replace("/usr/local/", "/usr/"))
+    helper = stage / "sbin" / "mount.peacefs"
+    helper.parent.mkdir()
+    shutil.copy(root / "deploy" / "mount" / "mount.peacefs", helper)
     documents = stage / "usr" / "share" / "doc" / "peacefs"
     documents.mkdir(parents=True)
     shutil.copy(root / "LICENSE", documents / "copyright")

@@ -27,7 +27,9 @@ class Attributes:
 def attributes_of(status: FileStatus, identities: Identities) -> Attributes:
     kind = stat.S_IFDIR if status.is_directory else stat.S_IFREG
     uid, gid = identities.uid(status.owner), identities.gid(status.group, status.owner)
-    return Attributes(kind | status.permission, uid, gid, status.length, status.modified_ms, status.accessed_ms)
+    # As in HDFS, directories have no access time.
+    accessed_ms = status.accessed_ms or status.modified_ms
+    return Attributes(kind | status.permission, uid, gid, status.length, status.modified_ms, accessed_ms)
 
 
 def attributes_of_open(file: OpenFile, status: FileStatus, identities: Identities) -> Attributes:

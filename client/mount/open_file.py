@@ -91,12 +91,18 @@ class OpenFile:
         is_own = content is not None and (self._is_changing or content.is_dirty or content.stream is not None)
         return content.length if content is not None and is_own else None
 
-    def read_into(self, reader: VersionReader | None, offset: int, target: memoryview) -> int | None:
+    @property
+    def has_changes(self) -> bool:
+        """True if local processes must read through this object instead of a version."""
+        content = self._content
+        return content is not None and not (content.staged_from is None and content.stream is None)
+
+    def read_into(self, offset: int, target: memoryview) -> int | None:
         """Read the changed content. Return None without local changes: the handle then reads its version."""
         with self.lock:
             self._check()
             content = self._content
-            if content is None or (content.staged_from is None and content.stream is None):
+            if content is None or not self.has_changes:
                 return None
             below, staged = content.staged_part(offset, len(target))
             if below:

@@ -27,6 +27,7 @@ except OSError as missing:
 import ctypes
 
 from .attributes import Attributes
+from .blocks import Block
 from .handles import Caller
 from .tree import MountedTree, name_bytes_max
 
@@ -50,8 +51,28 @@ _XATTR_REPLACE: Final = 2
 #: Prefixes of extended attributes that the kernel requests often and the cluster does not have.
 _FOREIGN_ATTRIBUTES: Final = ("security.", "system.")
 
+#: Room for members of libfuse's structures that this version does not know.
+_SPARE_BYTES: Final = 64
+_LIBC: Final = ctypes.CDLL(None)
+_LIBC.calloc.restype, _LIBC.calloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t, ctypes.c_size_t)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+class _BufferVector(ctypes.Structure):
+    """libfuse's `struct fuse_bufvec` with one buffer inside. Newer versions have more members at the end."""
+
+    _fields_ = (
+        ("count", ctypes.c_size_t),
+        ("index", ctypes.c_size_t),
+        ("offset", ctypes.c_size_t),
+        ("size", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+        ("memory", ctypes.c_void_p),
+        ("descriptor", ctypes.c_int),
+        ("position", ctypes.c_int64),
+    )
 
 
 def _caller() -> Caller:
@@ -102,11 +123,11 @@ class _Operations(mfusepy.Operations):  # type: ignore[misc]
     def open(self, path: str, flags: int) -> int:
         return self._tree.open(path, flags, _caller())
 
-    def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
-        raise AssertionError("the session reads into the kernel's buffer")
+    def read_buf(self, path: str, bufpp: Any, size: int, offset: int, fh: int) -> int:
+        raise AssertionError("the session gives blocks to libfuse")
 
-    def read_into(self, handle: int, offset: int, target: memoryview) -> int:
-        return self._tree.read_into(handle, offset, target)
+    def read_block(self, handle: int, offset: int, count: int) -> Block:
+        return self._tree.read_block(handle, offset, count)
 
     def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
         return self._tree.write(fh, offset, data, _caller())
@@ -224,10 +245,16 @@ class _Session(mfusepy.FUSE):  # type: ignore[misc]
         info.direct_io = 1
         return 0
 
-    def read(self, path: bytes | None, buf: Any, size: int, offset: int, fip: Any) -> int:
-        room = (ctypes.c_char * size).from_address(ctypes.addressof(buf.contents))
-        target = memoryview(room).cast("B")
-        return int(self.operations.read_into(fip.contents.fh, offset, target))
+    def read_buf(self, path: bytes | None, bufpp: Any, size: int, offset: int, fip: Any) -> int:
+        block = self.operations.read_block(fip.contents.fh, offset, size)
+        # libfuse frees the vector, and the memory of its buffer.
+        address = _LIBC.calloc(1, ctypes.sizeof(_BufferVector) + _SPARE_BYTES)
+        if not address:
+            raise MemoryError
+        vector = _BufferVector.from_address(address)
+        vector.count, vector.size, vector.memory = 1, block.length, block.give()
+        ctypes.cast(bufpp, ctypes.POINTER(ctypes.c_void_p))[0] = address
+        return 0
 
     def rename_fuse_3(self, old: bytes, new: bytes, flags: int) -> int:
         source, target = (name.decode(self.encoding, self.errors) for name in (old, new))
@@ -259,9 +286,8 @@ def serve(tree: MountedTree, directory: str, options: dict[str, Any], ready: Cal
 
 def _keep_buffers() -> None:
     """Make the C library reuse read buffers: fresh memory for each read costs more than the read itself."""
-    allocator = ctypes.CDLL(None)
-    allocator.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
-    allocator.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    _LIBC.mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
+    _LIBC.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def _stat(found: Attributes) -> dict[str, Any]:

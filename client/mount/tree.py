@@ -21,6 +21,7 @@ from peacefs.client.os_errors import as_os_error
 from peacefs.protocol.errors import AccessDenied, FileNotFound, PeacefsError, RenameRefused
 
 from .attributes import Attributes, attributes_of, attributes_of_local, attributes_of_open
+from .blocks import Block
 from .callers import have_open_for_writing, process_of
 from .handles import WRITING, Caller, Handle
 from .identities import Identities
@@ -175,10 +176,21 @@ class MountedTree:
             handle.writers.add(process_of(caller.thread))
         return number
 
+    def read_block(self, number: int, offset: int, count: int) -> Block:
+        """Return up to `count` bytes, fewer only at the end of the file."""
+        with _as_os_errors():
+            handle = self._handles[number]
+            if handle.reader is not None and handle.generation == handle.file.generation:
+                block = None if handle.file.has_changes else handle.reader.take_block(offset, count)
+                if block is not None:
+                    return block
+        block = Block(count)
+        return block.cut(self.read_into(number, offset, block.view))
+
     def read_into(self, number: int, offset: int, target: memoryview) -> int:
         with _as_os_errors():
             handle = self._handles[number]
-            count = handle.file.read_into(handle.reader, offset, target)
+            count = handle.file.read_into(offset, target)
             if count is not None:
                 return count
             reader = self._reader(handle)

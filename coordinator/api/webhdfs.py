@@ -1,7 +1,7 @@
 """The coordinator's side of WebHDFS: call the operation for each parsed request, and answer with its outcome.
 
 An ASGI application, which passes other requests to a fallback. It reads no request bodies: a client that sends a
-body with CREATE is redirected all the same.
+body with CREATE is redirected all the same, unless the request says `data=true` (`uploads.py`).
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ from peacefs.protocol.webhdfs.requests import (
     Redirected,
 )
 
+from .uploads import Uploads, has_data
 from .webhdfs_attributes import AttributeHandlers
 from .webhdfs_handlers import Handler
 from .webhdfs_policies import PolicyHandlers
@@ -102,12 +103,14 @@ class WebHdfs:
         fallback: App,
         new_request_id: Callable[[], str] = new_request_id,
         delegation: DelegationTokens | None = None,
+        uploads: Uploads | None = None,
     ) -> None:
         """Answer with `files`. `delegation` is None if user names are believed without tokens."""
         self._files = files
         self._fallback = fallback
         self._new_request_id = new_request_id
         self._delegation = delegation
+        self._uploads = uploads
         self._handlers: dict[type[Request], Handler] = {
             **AttributeHandlers(files.attributes).handlers,
             **SnapshotHandlers(files.snapshots).handlers,
@@ -134,11 +137,19 @@ class WebHdfs:
         if scope["type"] != "http" or not is_webhdfs(scope):
             await self._fallback(scope, receive, send)
             return
-        answer = await self._answer(scope)
+        if self._uploads is not None and has_data(scope):
+            answer: Answer | JsonStream = await self._uploads.answer(scope, receive, self._redirecting)
+        else:
+            answer = await self._answer(scope)
         if isinstance(answer, JsonStream):
             await send_stream(scope, receive, send, answer)
         else:
             await send_answer(scope, send, answer)
+
+    async def _redirecting(self, scope: Scope) -> Answer:
+        answer = await self._answer(scope)
+        assert isinstance(answer, Answer), "only listings are streamed"
+        return answer
 
     async def _answer(self, scope: Scope) -> Answer | JsonStream:
         try:
@@ -227,7 +238,11 @@ class WebHdfs:
 
     async def _create(self, asked: Create, scope: Scope) -> Answer:
         file = replace(asked.file, request_id=self._new_request_id())
-        ticket = await self._files.writing.create(file, client_host(scope), exclude=asked.exclude, is_shown=True)
+        # A file that the coordinator passes on appears when it is complete, or not at all.
+        is_whole = self._uploads is not None and has_data(scope)
+        ticket = await self._files.writing.create(
+            file, client_host(scope), exclude=asked.exclude, is_shown=True, is_whole=is_whole
+        )
         written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
         notice = block_bytes_notice(asked.file.block_bytes, ticket.block_bytes)
         # RFC 7234: the code 299 is for warnings of any kind.

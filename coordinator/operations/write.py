@@ -101,12 +101,14 @@ class WriteOperations:
         failed: frozenset[NodeId] = frozenset(),
         abandoned: ChunkId | None = None,
         is_shown: bool = False,
+        is_whole: bool = False,
     ) -> CreateTicket:
         """Place the first chunk and sign all that the completion needs. Commit nothing.
 
         `exclude` lists failed datanodes by the names that clients of WebHDFS use, `failed` by our own ids.
         `abandoned` is a chunk that was placed for the same request and will not be written. With `is_shown`,
-        others than the writer may get the first chunk, because it becomes part of a URL.
+        others than the writer may get the first chunk, because it becomes part of a URL;
+        then the file may appear while it is being written, unless `is_whole`.
         """
         if abandoned is not None:
             self._ctx.perform(self._ctx.core.abandon([abandoned], writer_with(file.request_id)))
@@ -127,7 +129,7 @@ class WriteOperations:
         # A stock client sends no request id, but the datanode may have to repeat the completion.
         file = file if file.request_id else replace(file, request_id=new_request_id())
         # A file that replaces another does so when it is completed. Until then the other file stays.
-        may_appear = is_shown and not replaces
+        may_appear = is_shown and not (is_whole or replaces)
         token = FileWrite(self._ctx.wall_clock() + write_token_lifetime_s, file, client_host or "", may_appear)
         allocated, head = self._placer.place(
             file.replication, client_host, failed | excluded, writer_of(token), is_shown=is_shown

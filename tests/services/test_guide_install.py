@@ -29,6 +29,7 @@ from release.packages import build_wheel
 pytestmark = pytest.mark.cluster
 
 _PAGE = Page(ROOT / "docs" / "install.md")
+_MOUNT_PAGE = Page(ROOT / "docs" / "mount.md")
 _LONG = often(0, 1) == 1
 _SECTION = re.compile(r"^##+ (.+?)\n(.*?)(?=^##+ |\Z)", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -199,6 +200,30 @@ def test_firewall_lets_the_cluster_and_clients_in_and_nobody_else(site: Site) ->
     site.run_lines(
         "peacefs put -f README.md /user/alice/again && peacefs cat /user/alice/again | cmp - README.md\n"
     )
+
+
+def test_host_mounts_the_cluster_by_hand_by_fstab_and_by_a_unit(site: Site) -> None:
+    if not Path("/dev/fuse").exists() or shutil.which("fusermount3") is None:
+        pytest.skip("/dev/fuse or libfuse 3 is not here: on Debian `apt-get install fuse3`")
+    (at_boot,) = (body for title, body in _SECTION.findall(_MOUNT_PAGE.text) if title == "At boot")
+    helper, by_hand, by_fstab, by_unit = _BLOCK.findall(at_boot)
+    site.run_lines("scp -q -r deploy alice.token root@node2:/root && scp -q alice.token root@node2:/etc/peacefs\n")
+
+    def host(text: str, check: bool = True) -> str:
+        return site.machines.on("node2", f"place=/mnt/peace/user/alice\n{text}", check)
+
+    host(helper + by_hand.replace("umount", "date > $place/by-hand\numount"))
+    assert "by-hand" in site.run_lines("peacefs ls /user/alice\n")
+    host(f"{by_fstab}echo fstab > $place/by-fstab; umount /mnt/peace; sed -i /peacefs/d /etc/fstab")
+    host(f"systemctl daemon-reload; cp deploy/systemd/mnt-peace.mount .\n{by_unit}")
+    assert host("cat $place/by-fstab") == "fstab\n"
+    # A mount that died is replaced.
+    host("kill -9 $(pgrep -f 'peacefs mount')")
+    assert "not connected" in host("cat $place/by-fstab 2>&1", check=False)
+    host("systemctl restart mnt-peace.mount")
+    assert host("cat $place/by-fstab") == "fstab\n"
+    host("systemctl disable --now mnt-peace.mount")
+    assert host("pgrep -f 'peacefs mount' || true") == ""
 
 
 def test_agent_runs_queries_of_a_user_under_that_account_and_nothing_else_of_the_host(site: Site) -> None:

@@ -20,6 +20,10 @@ for each in null zero full random urandom tty; do
     touch "dev/$each"
     mount --bind "/dev/$each" "dev/$each"
 done
+if [ -e /dev/fuse ]; then
+    touch dev/fuse
+    mount --bind /dev/fuse dev/fuse
+fi
 mkdir dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
 mount -t tmpfs -o mode=1777 tmpfs dev/shm

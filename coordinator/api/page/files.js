@@ -62,7 +62,7 @@ async function loadDirectory(path, status, place, signal) {
   };
   let summary = null;
   const draw = () => show(place, crumbs(path), h("h1", null, path),
-    decisions(path, status),
+    decisions(path, status, again),
     summary ? facts([
       ["Holds", `${count(summary.directoryCount, "directory", "directories")}, ${count(summary.fileCount, "file")}, ${size(summary.length)}; ${size(summary.spaceConsumed)} with replicas`],
       ["Quota of names", summary.quota < 0 ? "none" : `${summary.directoryCount + summary.fileCount} of ${summary.quota}`],
@@ -80,6 +80,10 @@ async function loadDirectory(path, status, place, signal) {
       };
     }), "It is empty."),
     remaining ? h("button", { type: "button", onclick: more }, `Show more of the other ${remaining}`) : null);
+  const again = () => {
+    entries = [];
+    return more();
+  };
   const measure = async () => {
     try {
       summary = (await ask(webhdfs(path), { op: "GETCONTENTSUMMARY" }, { signal })).ContentSummary;
@@ -119,6 +123,14 @@ async function loadFile(path, status, place, explain, signal) {
 
 const TRASH = /^\/user\/([^/]+)\/\.Trash\/(Current|\d{12}(?:-\d+)?)(\/.+)$/;
 
+/** Send a file to a directory, which the coordinator passes on; then show the directory `again`. */
+async function upload(path, file, again) {
+  const target = join(path, file.name);
+  await ask(webhdfs(target), { op: "CREATE", data: "true", overwrite: "false" }, { method: "PUT", file });
+  await again();
+  return `${target} is there: ${size(file.size)}.`;
+}
+
 const change = (path, parameters, method = "PUT") => ask(webhdfs(path), parameters, { method });
 
 function parentOf(path) {
@@ -128,8 +140,11 @@ function parentOf(path) {
 /** Rename, and never into what is there. */
 const rename = (path, destination) => change(path, { op: "RENAME", destination, renameoptions: "NONE" });
 
-/** What may be done with a file or directory. Whether the viewer has the right is the coordinator's to say. */
-function decisions(path, status) {
+/**
+ * What may be done with a file or directory. Whether the viewer has the right is the coordinator's to say. `again`
+ * lists a directory anew.
+ */
+function decisions(path, status, again) {
   const isDirectory = status.type === "DIRECTORY";
   const what = isDirectory ? `${path} and all that is in it` : path;
   const [, , , original] = TRASH.exec(path) ?? [];
@@ -139,6 +154,12 @@ function decisions(path, status) {
     return words;
   };
   return actions(`Decide of ${path}`, [
+    isDirectory && !isTrash && {
+      key: `upload ${path}`, label: "Upload a file", yes: "Upload it",
+      question: `A file goes to ${path} under its own name. What is there is not replaced. Other programs see it when all of it has arrived; leave this page open until then.`,
+      fields: [{ name: "file", label: "File", type: "file" }],
+      run: ({ file }) => upload(path, file, again),
+    },
     path !== "/" && !isTrash && {
       key: `trash ${path}`, label: "Delete", yes: `Delete ${path}`,
       question: `${what} goes to your trash, and can be put back from there. Where the cluster has no trash, nothing is deleted.`,

@@ -54,10 +54,13 @@ async function refusal(answer) {
   return new Refused(answer.status, message);
 }
 
-/** The JSON of an answer; null where it has none. Throws Refused with the coordinator's words. */
-export async function ask(path, parameters = {}, { method = "GET", body, signal } = {}) {
+/** The JSON of an answer; null where it has none. A `file` is sent as it is. Throws Refused with the coordinator's words. */
+export async function ask(path, parameters = {}, { method = "GET", body, file, signal } = {}) {
   const options = { method, headers: headers(method !== "GET"), signal, cache: "no-store" };
-  if (body !== undefined) {
+  if (file) {
+    options.body = file;
+    options.headers["Content-Type"] = "application/octet-stream";
+  } else if (body !== undefined) {
     options.body = JSON.stringify(body);
     options.headers["Content-Type"] = "application/json";
   }
