@@ -6,6 +6,7 @@ import getpass
 import random
 import threading
 
+import pytest
 from oracles.hdfs_transfer import SUCCESS, Block, TransferClient, sums
 from support.hadoop_rpc import HadoopRpc, address_of
 from support.long_runs import often
@@ -16,6 +17,7 @@ from peacefs.protocol.hadoop import namenode_pb2 as pb
 from peacefs.protocol.hadoop.hdfs_pb2 import FsPermissionProto, LocatedBlockProto
 from peacefs.protocol.limits import MIB
 
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 #: As Hadoop's client: the size of a packet, and how many may be without an acknowledgement.
 PACKET, WINDOW = 64512, 80
 #: Hadoop's client gives up a pipeline that is silent for longer, with the default settings.
