@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import Message
 
@@ -23,8 +23,8 @@ from peacefs.protocol.errors import (
     ProtocolMismatch,
     Unauthenticated,
 )
-from peacefs.protocol.hadoop.rpc_codec import failure, success
-from peacefs.protocol.hadoop.rpc_pb2 import RpcRequestHeaderProto, RpcResponseHeaderProto
+from peacefs.protocol.hadoop.rpc_codec import CallHeader, failure, success
+from peacefs.protocol.hadoop.rpc_pb2 import RpcResponseHeaderProto
 from peacefs.protocol.trace_context import TraceContext, enter
 from peacefs.runtime.counters import QuickHistogram
 from peacefs.service.outcomes import DONE, of_failure
@@ -46,6 +46,8 @@ _DETAILS: Final[Mapping[type[PeacefsError], int]] = {
     ProtocolMismatch: RpcResponseHeaderProto.ERROR_RPC_VERSION_MISMATCH,
 }
 _AUDITED: Final = "hdfs"
+#: What a call ends with; a method may have encoded its answer.
+Answer: TypeAlias = Message | bytes | PeacefsError
 
 
 class Asker(NamedTuple):
@@ -59,7 +61,7 @@ class Asker(NamedTuple):
     authenticate: Callable[[], Caller] | None = None
 
 
-def refused(header: RpcRequestHeaderProto, error: PeacefsError) -> bytes:
+def refused(header: CallHeader, error: PeacefsError) -> bytes:
     """Return the answer to a refused call."""
     detail = _DETAILS.get(type(error), RpcResponseHeaderProto.ERROR_APPLICATION)
     return failure(header, error.hadoop_class, error.message, detail)
@@ -84,7 +86,7 @@ class OpenMethodCall(Watched):
     def __init__(
         self,
         served: Served,
-        header: RpcRequestHeaderProto,
+        header: CallHeader,
         name: str,
         method: Method,
         asked: Message,
@@ -102,9 +104,9 @@ class OpenMethodCall(Watched):
         self._audit = audit
         self._context = TraceContext()
         self.name = name
-        self._call = MethodCall(served, asker.user, asker.host, header.clientId, header.callId)
+        self._call = MethodCall(served, asker.user, asker.host, header.client, header.call)
 
-    async def carry_out(self) -> Message | PeacefsError:
+    async def carry_out(self) -> Answer:
         """Carry out the call and return the answer for `finish`. Return errors instead of raising them."""
         enter(self._context)
         try:
@@ -113,7 +115,7 @@ class OpenMethodCall(Watched):
                 await door.pass_through()
             if self._asker.authenticate is not None:
                 self._call.caller = self._asker.authenticate()
-            answer: Message = await self.run(self._method.run(self._call, self._asked))  # type: ignore[arg-type]
+            answer: Message | bytes = await self.run(self._method.run(self._call, self._asked))  # type: ignore[arg-type]
             return answer
         except PeacefsError as error:
             return error
@@ -121,7 +123,7 @@ class OpenMethodCall(Watched):
             log.exception("a call of %s over hdfs:// failed", self.name)
             return PeacefsError("an internal error of the coordinator; its log says more")
 
-    def finish(self, answer: Message | PeacefsError, refusal: PeacefsError | None = None) -> bytes:
+    def finish(self, answer: Answer, refusal: PeacefsError | None = None) -> bytes:
         """Return the bytes to send now. `refusal` is the reason if a log entry that the call needs was undone."""
         if refusal is None and self.is_undone:
             refusal = no_room()

@@ -1,17 +1,15 @@
 """One connection of an HDFS client: its bytes, its user, and its unanswered calls.
 
-The calls of a connection run concurrently. Each is answered when it is done, in any order.
+The calls of a connection run concurrently. Each is answered when it is done, in any order. The answers are sent
+when the calls that have arrived on all connections are carried out: one write per connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
-
-from google.protobuf.message import Message
 
 from peacefs.coordinator.limits import link_backlog_bytes_max
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerTimeout, ProtocolViolation, ServiceUnready
@@ -31,7 +29,7 @@ from peacefs.protocol.hadoop.rpc_codec import (
     method_of,
     sasl_answer,
 )
-from peacefs.protocol.hadoop.rpc_pb2 import IpcConnectionContextProto, RpcResponseHeaderProto, RpcSaslProto
+from peacefs.protocol.hadoop.rpc_pb2 import IpcConnectionContextProto, RpcResponseHeaderProto
 from peacefs.protocol.limits import (
     MIB,
     begun_frame_timeout_s,
@@ -41,7 +39,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.service.first_step import begin
 
-from .call import Asker, OpenMethodCall, refused
+from .call import Answer, Asker, OpenMethodCall, refused
 from .connections import Connections
 from .identification import Identification, Negotiation
 from .method import Method
@@ -77,6 +75,8 @@ class HdfsConnection(asyncio.Protocol):
         self._is_counted = False
         self._heard_s = 0.0
         self._held_bytes = 0
+        #: The calls that are done, with their answers and the reason why an answer may not be sent.
+        self._unsent: list[tuple[OpenMethodCall, Answer, PeacefsError | None]] = []
         self._deadline: asyncio.TimerHandle
         self._frame_deadline: asyncio.TimerHandle | None = None
 
@@ -110,6 +110,7 @@ class HdfsConnection(asyncio.Protocol):
         return not self._calls
 
     def close(self) -> None:
+        self.send_answers()
         self._transport.close()
 
     def abort(self) -> None:
@@ -119,6 +120,7 @@ class HdfsConnection(asyncio.Protocol):
     def refuse(self, error: PeacefsError, *, is_told: bool = True) -> None:
         """Close the connection. Log the reason and, with `is_told`, send it to the client."""
         log.warning("the connection of a client of HDFS on %s closed: %s", self._host, error.message)
+        self.send_answers()
         if is_told:
             kind = _UNAUTHORIZED if not isinstance(error, ProtocolViolation) else _BAD_HEADER
             name = error.hadoop_class if kind is _UNAUTHORIZED else _RPC_SERVER_EXCEPTION
@@ -130,7 +132,6 @@ class HdfsConnection(asyncio.Protocol):
 
     def _work(self) -> None:
         """Begin the calls that have arrived, within the limits and without starving other connections."""
-        answers: list[bytes] = []
         begun = 0
         try:
             while self._has_turn and self._calls < calls_per_connection_max and not self._transport.is_closing():
@@ -138,17 +139,13 @@ class HdfsConnection(asyncio.Protocol):
                 if found is None:
                     break
                 self._expect_rest(0)
-                self._take(found, answers)
+                self._take(found)
                 begun += 1
                 if begun >= calls_per_turn_max:
                     self._has_turn = False
                     asyncio.get_running_loop().call_soon(self._take_turn)
         except PeacefsError as error:
-            self._write(*answers)
-            answers.clear()
             self.refuse(error, is_told=self._identification is not None)
-        if answers:
-            self._write(*answers)
         if begun:
             self._heard()
         if not self._transport.is_closing():
@@ -163,9 +160,9 @@ class HdfsConnection(asyncio.Protocol):
         self._heard_s = self._shared.clock()
         self._shared.heard(self)
 
-    def _take(self, found: ConnectionHeader | HttpRequest | Request, answers: list[bytes]) -> None:
+    def _take(self, found: ConnectionHeader | HttpRequest | Request) -> None:
         if isinstance(found, Request):
-            self._take_request(found, answers)
+            self._take_request(found)
         elif isinstance(found, ConnectionHeader):
             self._identification = self._shared.identification(self._host)
             self._negotiation = self._identification.begin(found.auth)
@@ -174,26 +171,20 @@ class HdfsConnection(asyncio.Protocol):
             self._transport.write(HTTP_ANSWER)
             self._transport.close()
 
-    def _take_request(self, request: Request, answers: list[bytes]) -> None:
-        call = request.header.callId
-        if call == PING_CALL:
-            return
+    def _take_request(self, request: Request) -> None:
+        call = request.header.call
         if call >= 0:
             if self._asker is None:
                 raise ProtocolViolation("a call came before the context of its connection")
-            self._begin_call(request, self._asker, answers)
+            self._begin_call(request, self._asker)
         elif call == SASL_CALL:
             if self._negotiation is None or self._asker is not None:
                 raise ProtocolViolation("a message of SASL came on a connection without SASL")
-            answers.append(sasl_answer(self._negotiate(decode_sasl(request.body))))
+            self._write(sasl_answer(self._negotiation.answer(decode_sasl(request.body))))
         elif call == CONTEXT_CALL:
             self._introduce(decode(IpcConnectionContextProto, cut_message(request.body)[0]))
-        else:
+        elif call != PING_CALL:
             raise ProtocolViolation(f"call id {call} means nothing")
-
-    def _negotiate(self, message: RpcSaslProto) -> RpcSaslProto:
-        assert self._negotiation is not None
-        return self._negotiation.answer(message)
 
     def _introduce(self, context: IpcConnectionContextProto) -> None:
         if self._asker is not None or self._identification is None:
@@ -202,7 +193,7 @@ class HdfsConnection(asyncio.Protocol):
         self._reader.frame_bytes_max = request_bytes_max
         self._shared.known(self)
 
-    def _begin_call(self, request: Request, asker: Asker, answers: list[bytes]) -> None:
+    def _begin_call(self, request: Request, asker: Asker) -> None:
         raw, rest = cut_message(request.body)
         header = request.header
         try:
@@ -211,7 +202,7 @@ class HdfsConnection(asyncio.Protocol):
         except ProtocolViolation:
             raise
         except PeacefsError as error:
-            answers.append(refused(header, error))
+            self._write(refused(header, error))
             return
         asked = decode(method.request, cut_message(rest)[0])
         shared = self._shared
@@ -222,7 +213,7 @@ class HdfsConnection(asyncio.Protocol):
             shared.waits(answered)
             answered.add_done_callback(partial(self._answer_late, call))
         else:
-            self._answer(call, answered, answers.append)
+            self._answer(call, answered)
 
     def _found(self, raw: bytes) -> tuple[str, Method]:
         """Find the method for a header seen for the first time. Raises the errors of `find_method`."""
@@ -231,32 +222,32 @@ class HdfsConnection(asyncio.Protocol):
         self._shared.remember_method(raw, named.methodName, method)
         return named.methodName, method
 
-    def _answer_late(self, call: OpenMethodCall, answered: asyncio.Task[Message | PeacefsError]) -> None:
+    def _answer_late(self, call: OpenMethodCall, answered: asyncio.Task[Answer]) -> None:
         if answered.cancelled():
             self._calls -= 1
             return
-        self._answer(call, answered.result(), self._write)
-        self._work()
+        self._answer(call, answered.result())
 
-    def _answer(self, call: OpenMethodCall, answer: Message | PeacefsError, send: Callable[[bytes], None]) -> None:
-        """Answer a call now, or once the changes that it depends on are durable."""
-        needed = call.needed
-        if needed:
-            self._shared.served.files.durable.when_durable(needed, partial(self._settled, call, answer))
-            return
-        self._calls -= 1
-        send(call.finish(answer))
-
-    def _settled(
-        self, call: OpenMethodCall, answer: Message | PeacefsError, refusal: ServiceUnready | None
-    ) -> None:
+    def _answer(self, call: OpenMethodCall, answer: Answer, refusal: ServiceUnready | None = None) -> None:
+        """Answer a call soon, or once the changes that it depends on are durable."""
         if refusal is None and (needed := call.needed):
-            self._shared.served.files.durable.when_durable(needed, partial(self._settled, call, answer))
+            self._shared.served.files.durable.when_durable(needed, partial(self._answer, call, answer))
             return
-        self._calls -= 1
-        self._write(call.finish(answer, refusal))
+        if not self._unsent:
+            self._shared.answer_soon(self)
+        self._unsent.append((call, answer, refusal))
+
+    def answer(self) -> None:
+        """Send the answers of the calls that are done, and begin the calls that waited for room."""
+        self.send_answers()
         if self._is_paused or self._reader.buffered_bytes:
             self._work()
+
+    def send_answers(self) -> None:
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            self._calls -= len(unsent)
+            self._write(*(call.finish(answer, refusal) for call, answer, refusal in unsent))
 
     # -- limits ----------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
@@ -25,12 +26,15 @@ strangers_max: Final = 512
 # The size of the cache of call headers: one entry per method and protocol.
 known_headers_max: Final = 1024
 
+log = logging.getLogger("peacefs.coordinator")
+
 
 class Connected(Protocol):
     """The methods of a connection that the limits need."""
 
     @property
     def is_idle(self) -> bool: ...
+    def answer(self) -> None: ...
     def close(self) -> None: ...
     def abort(self) -> None: ...
     def refuse(self, error: PeacefsError, /) -> None: ...
@@ -61,6 +65,8 @@ class Connections:
         self._open: dict[Connected, None] = {}
         self._strangers: dict[Connected, None] = {}
         self._waiting: set[asyncio.Task[Any]] = set()
+        #: Connections with answers to send when the calls that have arrived are carried out.
+        self._answering: list[Connected] = []
 
     def stop(self) -> None:
         for connection in list(self._open):
@@ -98,6 +104,21 @@ class Connections:
         """Count a call as under way until its task ends."""
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
+
+    def answer_soon(self, connection: Connected) -> None:
+        if not self._answering:
+            asyncio.get_running_loop().call_soon(self._answer)
+        self._answering.append(connection)
+
+    def _answer(self) -> None:
+        connections, self._answering = self._answering, []
+        for connection in connections:
+            try:
+                connection.answer()
+            except Exception:
+                # Other connections have answers to send, too.
+                log.exception("answers to a client of HDFS cannot be sent; its connection is closed")
+                connection.abort()
 
     def method(self, raw: bytes) -> tuple[str, Method] | None:
         """Return the cached method for these header bytes of a call."""

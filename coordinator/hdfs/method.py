@@ -88,7 +88,7 @@ class MethodCall:
 
 
 class Run(Protocol):
-    def __call__(self, call: MethodCall, asked: Any, /) -> Awaitable[Message]: ...
+    def __call__(self, call: MethodCall, asked: Any, /) -> Awaitable[Message | bytes]: ...
 
 
 class Method(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from peacefs.coordinator.metadata.model import InodeKind, InodeStatus
+from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.protocol import messages as m
 from peacefs.protocol.errors import BadRequest, FileNotFound, IllegalChange, PathError, Unsupported
@@ -13,13 +13,27 @@ from peacefs.protocol.hadoop import namenode_pb2 as pb
 from peacefs.protocol.hadoop.hdfs_pb2 import (
     BatchedDirectoryListingProto,
     DirectoryListingProto,
+    HdfsFileStatusProto,
     RemoteExceptionProto,
 )
+from peacefs.protocol.hadoop.rpc_codec import length_delimited, varint
 
 from .block_methods import located_status
 from .method import Method, MethodCall
-from .statuses import content_summary_proto, fill_status, hot_policy_proto, quota_usage_proto, signed, status_proto
+from .statuses import (
+    content_summary_proto,
+    encoded_status,
+    hot_policy_proto,
+    quota_usage_proto,
+    signed,
+    status_proto,
+)
 
+#: Tags of the fields of the answers that are encoded here: a status, a listing, its entries, and what remains.
+_FILE_INFO_FS: Final = b"\x0a"
+_LISTING: Final = b"\x0a"
+_LISTED: Final = b"\x0a"
+_REMAINING: Final = b"\x10"
 #: HDFS's value for "do not change this quota".
 _QUOTA_UNCHANGED: Final = 2**63 - 1
 #: The digits of an index into the paths of one request.
@@ -33,14 +47,12 @@ async def _status(call: MethodCall, path: str) -> InodeStatus:
     return status
 
 
-async def _get_file_info(call: MethodCall, asked: pb.GetFileInfoRequestProto) -> pb.GetFileInfoResponseProto:
+async def _get_file_info(call: MethodCall, asked: pb.GetFileInfoRequestProto) -> bytes:
     try:
         status = await _status(call, call.path(asked.src))
     except FileNotFound:
-        return pb.GetFileInfoResponseProto()
-    found = pb.GetFileInfoResponseProto()
-    fill_status(found.fs, status)
-    return found
+        return b""
+    return length_delimited(_FILE_INFO_FS, encoded_status(status))
 
 
 async def _get_link_info(
@@ -63,33 +75,49 @@ async def _get_located_info(
         return pb.GetLocatedFileInfoResponseProto()
 
 
-async def _fill_page(
-    listing: DirectoryListingProto, call: MethodCall, path: str, after: bytes, *, needs_location: bool
-) -> None:
-    """Fill in the page of a directory listing that follows a name."""
-    page = await call.name(m.GetListing(path, call.user, start_after=after.decode(errors="replace")))
-    listing.remainingEntries = page.remaining
-    entries = listing.partialListing
-    for status in page.entries:
-        if needs_location and status.kind is InodeKind.FILE:
-            entries.append(await located_status(call, _child(path, status), status))
-        else:
-            fill_status(entries.add(), status)
+async def _page(call: MethodCall, path: str, after: bytes) -> ListPage:
+    """Return the page of a directory listing that follows a name."""
+    page: ListPage = await call.name(m.GetListing(path, call.user, start_after=after.decode(errors="replace")))
+    return page
+
+
+async def _listed(
+    call: MethodCall, path: str, page: ListPage, *, needs_location: bool
+) -> list[HdfsFileStatusProto]:
+    return [
+        await located_status(call, _child(path, status), status)
+        if needs_location and status.kind is InodeKind.FILE
+        else status_proto(status)
+        for status in page.entries
+    ]
 
 
 def _child(path: str, status: InodeStatus) -> str:
     return f"{path.rstrip('/')}/{status.name}" if status.name else path
 
 
-async def _get_listing(call: MethodCall, asked: pb.GetListingRequestProto) -> pb.GetListingResponseProto:
+async def _get_listing(call: MethodCall, asked: pb.GetListingRequestProto) -> bytes | pb.GetListingResponseProto:
     try:
-        found = pb.GetListingResponseProto()
-        await _fill_page(
-            found.dirList, call, call.path(asked.src), asked.startAfter, needs_location=asked.needLocation
+        path = call.path(asked.src)
+        page = await _page(call, path, asked.startAfter)
+        if not asked.needLocation:
+            return _encoded_listing(page)
+        listing = DirectoryListingProto(
+            partialListing=await _listed(call, path, page, needs_location=True), remainingEntries=page.remaining
         )
-        return found
     except FileNotFound:
         return pb.GetListingResponseProto()
+    return pb.GetListingResponseProto(dirList=listing)
+
+
+def _encoded_listing(page: ListPage) -> bytes:
+    """Return a GetListingResponseProto as bytes."""
+    parts: list[bytes] = []
+    for status in page.entries:
+        raw = encoded_status(status)
+        parts += _LISTED, varint(len(raw)), raw
+    parts += _REMAINING, varint(page.remaining)
+    return length_delimited(_LISTING, b"".join(parts))
 
 
 async def _get_batched_listing(
@@ -108,10 +136,10 @@ async def _get_batched_listing(
     listing = BatchedDirectoryListingProto(parentIdx=at)
     remaining = 0
     try:
-        page = DirectoryListingProto()
-        await _fill_page(page, call, asked.paths[at], after, needs_location=asked.needLocation)
-        listing.partialListing.extend(page.partialListing)
-        remaining = page.remainingEntries
+        path = asked.paths[at]
+        page = await _page(call, path, after)
+        listing.partialListing.extend(await _listed(call, path, page, needs_location=asked.needLocation))
+        remaining = page.remaining
     except PathError as error:
         listing.exception.CopyFrom(RemoteExceptionProto(className=error.hadoop_class, message=error.message))
     name = listing.partialListing[-1].path if remaining else b""

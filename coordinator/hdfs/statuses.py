@@ -22,8 +22,9 @@ from peacefs.protocol.hadoop.hdfs_pb2 import (
 )
 from peacefs.protocol.values.acl_entries import AclEntry, EntryType, Scope, acl_text, parse_acl
 
-# Caches for parts of statuses that many files share.
+# Caches for parts of statuses that many files share, and for whole statuses, some 400 bytes each.
 common_parts_max: Final = 1024
+encoded_statuses_max: Final = 8192
 #: HDFS's id of the policy for replicas on disks.
 HOT_POLICY: Final = 7
 _UNSPECIFIED_POLICY: Final = 0
@@ -35,15 +36,8 @@ _HAS_ACL: Final = HdfsFileStatusProto.HAS_ACL
 
 
 def status_proto(status: InodeStatus, blocks: LocatedBlocksProto | None = None) -> HdfsFileStatusProto:
+    """Return a status. Most fields are copied from a cache, because many files share them."""
     made = HdfsFileStatusProto()
-    fill_status(made, status)
-    if blocks is not None:
-        made.locations.CopyFrom(blocks)
-    return made
-
-
-def fill_status(made: HdfsFileStatusProto, status: InodeStatus) -> None:
-    """Fill in a status. Most fields are copied from a cache, because many files share them."""
     made.CopyFrom(
         _common(
             status.kind is InodeKind.DIRECTORY,
@@ -60,6 +54,16 @@ def fill_status(made: HdfsFileStatusProto, status: InodeStatus) -> None:
     made.modification_time = status.modified_ms
     made.access_time = status.accessed_ms
     made.fileId = status.inode
+    if blocks is not None:
+        made.locations.CopyFrom(blocks)
+    return made
+
+
+@lru_cache(encoded_statuses_max)
+def encoded_status(status: InodeStatus) -> bytes:
+    """Return a status as bytes. Clients ask for the same files again and again."""
+    raw: bytes = status_proto(status).SerializeToString()
+    return raw
 
 
 @lru_cache(common_parts_max)

@@ -87,10 +87,10 @@ class ReplicaQuestions:
 
     def _answer(self, request: Request, *, is_local: bool) -> bytes | None:
         header = request.header
-        if header.callId in (CONTEXT_CALL, PING_CALL):
+        if header.call in (CONTEXT_CALL, PING_CALL):
             return None
         codes = RpcResponseHeaderProto
-        if header.callId == SASL_CALL:
+        if header.call == SASL_CALL:
             return failure(header, _DENIED, "SIMPLE authentication only", codes.FATAL_UNAUTHORIZED, is_fatal=True)
         named, rest = cut_message(request.body)
         method = method_of(named)

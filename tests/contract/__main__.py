@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -80,10 +81,16 @@ def _judge(what: str, outcomes: list[dict[str, str]], known: Sequence[KnownDiffe
     wrong, seen = verdicts(here, hdfs, known)
     for sentence in wrong:
         _say(sentence)
-    counts = [sum(outcome == "passed" for outcome in each.values()) for each in (here, hdfs)]
-    passed = f", {counts[0]} passed here and {counts[1]} with HDFS" if what.startswith("cases") else ""
+    counts = [Counter(each.values()) for each in outcomes]
+    passed = (
+        f", {_counted(counts[0])} here and {_counted(counts[1])} with HDFS" if what.startswith("cases") else ""
+    )
     _say(f"{len(here)} {what}{passed}: {len(seen)} known differences, {len(wrong)} others")
     return len(wrong)
+
+
+def _counted(outcomes: Counter[str]) -> str:
+    return ", ".join(f"{outcomes[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped"))
 
 
 def _say(text: str) -> None:

@@ -23,7 +23,7 @@ def main() -> None:
     toolchain.prepare()
     with tempfile.TemporaryDirectory(prefix="peacefs-contract-") as made:
         scratch = Path(made)
-        with running_hdfs(toolchain, scratch / "namenode") as uri:
+        with running_hdfs(toolchain, scratch / "namenode") as (uri, _by_rpc):
             answers = run_shell(toolchain, uri, uri, "recorded", scratch / "shell", hdfs_commands.COMMANDS)
     hdfs_commands.RECORDED.write_text(json.dumps(answers, indent=1) + "\n")
 
