@@ -100,6 +100,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "checkpoint begin": ("checkpoint begin /checkpoints/logins",),
     "checkpoint runs": ("checkpoint runs /checkpoints",),
     "checkpoint rollback": ("checkpoint rollback /checkpoints/logins --to-batch 41",),
+    "checkpoint repartition": ("checkpoint repartition /checkpoints/logins --partitions 8 --no-file-sink",),
     "checkpoint repair": ("checkpoint repair /checkpoints/logins",),
     "checkpoint prune": ("checkpoint prune /checkpoints/logins",),
     "checkpoint rehearse": ("checkpoint rehearse /checkpoints/logins",),

@@ -248,6 +248,36 @@ def rollback(
 
 
 @checkpoint.command()
+def repartition(
+    path: Root,
+    partitions: Annotated[
+        int, typer.Option("--partitions", metavar="N", min=1, help="The new number.", show_default=False)
+    ],
+    no_file_sink: Annotated[
+        bool, typer.Option("--no-file-sink", help="The query writes to no file sink.")
+    ] = False,
+    idle: Annotated[
+        float,
+        typer.Option(
+            "--idle", metavar="SECONDS", min=0, help="Refuse if anything was written in the last so many seconds."
+        ),
+    ] = checkpoint_idle_s,
+    as_json: Json = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Change the number of partitions of the state.
+
+    By Spark 4.2 or newer on this machine, on a copy that then takes the checkpoint's place in one step; what was
+    there before is kept beside it. Finishes a repartition that was not finished. Stop the query first.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.repartition import repartition_checkpoint
+
+    with Session("checkpoint repartition", coordinator) as session:
+        repartition_checkpoint(session, path, partitions, no_file_sink=no_file_sink, idle_s=idle, as_json=as_json)
+
+
+@checkpoint.command()
 def repair(
     path: Root,
     batches_may_differ: Annotated[

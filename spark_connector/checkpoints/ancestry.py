@@ -38,6 +38,7 @@ class StepKind(StrEnum):
     FORK = "fork"
     ROLLBACK = "rollback"
     IMPORT = "import"
+    REPARTITION = "repartition"
     #: Never recorded, only inferred: the attribute names another directory.
     COPY = "copy"
 

@@ -27,6 +27,7 @@ from .layout import (
     arrange,
     is_root,
 )
+from .repartitions import repartitions
 from .tree import FileTree, TreeEntry, files_below
 from .unit_checkpoints import has_units
 
@@ -214,13 +215,15 @@ def _query(inspection: Inspection) -> str | None:
 
 
 def describe(tree: FileTree, root: str) -> dict[str, Any]:
-    """Return a checkpoint's summary for machines, plus `state`: its stores by partition.
+    """Return a checkpoint's summary for machines, plus `repartitions` and `state`: its stores by partition.
 
     Raises FileNotFound; BadRequest if it is no checkpoint.
     """
     layout = read_layout(tree, root)
-    summary: dict[str, Any] = msgspec.to_builtins(summarise(Inspection(tree, layout)))
-    return summary | {"state": msgspec.to_builtins(summarise_stores(layout))}
+    inspection = Inspection(tree, layout)
+    summary: dict[str, Any] = msgspec.to_builtins(summarise(inspection))
+    more = {"repartitions": repartitions(inspection), "state": summarise_stores(layout)}
+    return {**summary, **msgspec.to_builtins(more)}
 
 
 def summarise_stores(layout: CheckpointLayout) -> list[StoreSummary]:

@@ -56,12 +56,12 @@ def roll_back_locally(request: RollbackRequest) -> Rollback:
     try:
         _prepare(tree, layout, request, cut, staging)
     except OSError as fault:
-        _discard(staging)
+        discard(staging)
         raise BadRequest(f"{root} cannot be copied, or {alive(str(root))}: {fault}") from None
     except BaseException:
-        _discard(staging)
+        discard(staging)
         raise
-    _exchange(root, staging)
+    exchange_locally(root, staging)
     kept = f"{root}.before-rollback-to-{request.batch}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
     tree.move(str(staging), kept)
     sync_directory(str(root.parent))
@@ -76,16 +76,17 @@ def _prepare(tree: LocalTree, layout: CheckpointLayout, request: RollbackRequest
         (staging / path).unlink()
     check_cut(tree, str(staging), request)
     record_rollback(tree, str(staging), layout, request)
-    _settle(Path(request.root), staging)
+    settle(Path(request.root), staging)
     if read_layout(tree, request.root).by_path != layout.by_path:
         raise BadRequest(alive(request.root))
 
 
-def _settle(root: Path, staging: Path) -> None:
-    """Give each file in a copy its original owner, and sync it to disk. Raises OSError."""
+def settle(root: Path, staging: Path) -> None:
+    """Give each file in a copy its original's owner, new ones the root's, and sync it to disk. Raises OSError."""
     for directory, _, names in os.walk(staging, topdown=False):
         for path in (*(Path(directory, name) for name in names), Path(directory)):
-            before, now = (root / path.relative_to(staging)).lstat(), path.lstat()
+            original = root / path.relative_to(staging)
+            before, now = (original if os.path.lexists(original) else root).lstat(), path.lstat()
             if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
                 os.chown(path, before.st_uid, before.st_gid, follow_symlinks=False)
             if not path.is_symlink():
@@ -101,19 +102,20 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _exchange(root: Path, staging: Path) -> None:
+def exchange_locally(root: Path, staging: Path) -> None:
     """Exchange the names. Discard `staging` only if the exchange fails: afterwards it holds the old content."""
     try:
         exchange_names(str(root), str(staging))
     except OSError as fault:
-        _discard(staging)
+        discard(staging)
         if fault.errno in _UNABLE:
             raise BadRequest(f"the file system of {root} cannot exchange two names in one step: {fault}") from None
         raise BadRequest(f"{root} cannot be exchanged for what was cut back: {fault}") from None
     sync_directory(str(root.parent))
 
 
-def _discard(staging: Path) -> None:
+def discard(staging: Path) -> None:
+    """Delete a working copy. Raises nothing."""
     try:
         shutil.rmtree(staging)
     except FileNotFoundError:

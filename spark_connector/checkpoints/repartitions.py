@@ -7,11 +7,28 @@ undone. The state that it has written by then would be taken for the state of th
 
 from __future__ import annotations
 
+import msgspec
+
 from peacefs.protocol.errors import CheckpointDamaged
 
 from .formats.logs import Offsets
 from .inspection import Inspection
 from .tree import TreeEntry
+
+
+class RepartitionSummary(msgspec.Struct, frozen=True):
+    """A batch that repartitions the state. One that is not `done` prevents every start."""
+
+    batch: int
+    partitions: int
+    done: bool
+
+
+def repartitions(inspection: Inspection) -> list[RepartitionSummary]:
+    """Return the repartitions among the kept batches, oldest first."""
+    found = ((batch, repartition_of(inspection, batch)) for batch in sorted(inspection.layout.offsets))
+    done = inspection.layout.commits
+    return [RepartitionSummary(batch, to, batch in done) for batch, to in found if to is not None]
 
 
 def repartition_of(inspection: Inspection, batch: int) -> int | None:

@@ -110,8 +110,8 @@ def _cut_back(
     try:
         removed = _prepare(files, PeaceTree(files), layout, request, cut, staged)
         (_, staging), *sinks = staged
-        _exchange(files, [(location, staging), *sinks])
-    except _Unjudged as unknown:
+        exchange(files, [(location, staging), *sinks])
+    except Unjudged as unknown:
         # The exchange may have happened: then the staged tree holds the old content, and must stay.
         raise unknown.error from None
     except BaseException:
@@ -124,7 +124,7 @@ def _cut_back(
     return [_keep(files, pair, request.batch) for pair in staged], removed
 
 
-class _Unjudged(Exception):
+class Unjudged(Exception):
     """The exchange was requested, but its outcome is unknown."""
 
     def __init__(self, error: PeacefsError) -> None:
@@ -132,13 +132,14 @@ class _Unjudged(Exception):
         self.error = error
 
 
-def _exchange(files: PeaceFileSystem, staged: list[tuple[str, str]]) -> None:
+def exchange(files: PeaceFileSystem, staged: list[tuple[str, str]]) -> None:
+    """Exchange pairs of paths in one commit. Raises PeacefsError; Unjudged if the outcome is unknown."""
     try:
         files.exchange(*staged)
     except (PathError, AccessDenied, BadRequest, RunSuperseded):
         raise
     except PeacefsError as error:
-        raise _Unjudged(error) from error
+        raise Unjudged(error) from error
 
 
 def _prepare(

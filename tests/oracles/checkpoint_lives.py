@@ -225,8 +225,8 @@ class Lives:
         EVENTS[event](self, root)
         return root
 
-    def start(self, root: Path, fails_at: int | None = None) -> Start:
-        """Start the query, until the end of its input. The sink fails in batch `fails_at`."""
+    def start(self, root: Path | str, fails_at: int | None = None) -> Start:
+        """Start the query, until the end of its input. The sink fails in batch `fails_at`. `root` may be a URI."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -240,7 +240,8 @@ class Lives:
 
         with self._set():
             writer = self.kind.query(self._stream).writeStream.outputMode(self.kind.mode).foreachBatch(put_out)
-            writer = writer.option("checkpointLocation", f"file://{root}").trigger(availableNow=True)
+            place = root if isinstance(root, str) else f"file://{root}"
+            writer = writer.option("checkpointLocation", place).trigger(availableNow=True)
             try:
                 writer.start().awaitTermination()
             except (PySparkException, Py4JError) as failure:

@@ -131,6 +131,7 @@ function step({ kind, source, batch, before, at_ms, user }) {
   const how = {
     fork: batch === undefined ? "" : `at batch ${batch}`,
     rollback: `from batch ${before} to ${batch}`,
+    repartition: `by batch ${batch}`,
     import: `of ${source}`,
   }[kind];
   return [how, at_ms ? moment(at_ms) : "", user ? `by ${user}` : ""].filter(Boolean).join(", ");

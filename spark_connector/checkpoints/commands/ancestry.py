@@ -68,6 +68,8 @@ def _how(step: AncestryStep, of: str) -> str:
             return f"fork{of}" + ("" if step.batch is None else f" at batch {step.batch}")
         case StepKind.ROLLBACK:
             return f"rollback{of} from batch {step.before} to {step.batch}"
+        case StepKind.REPARTITION:
+            return f"repartition{of} by batch {step.batch}"
         case StepKind.IMPORT:
             return f"import of {step.source}"
     return f"copy{of}"

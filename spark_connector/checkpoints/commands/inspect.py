@@ -26,6 +26,7 @@ from peacefs.spark_connector.checkpoints.catalogue import (
 from peacefs.spark_connector.checkpoints.findings import Fault, StartVerdict, Verdict
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.places import CheckpointPlace, checkpoint_place
+from peacefs.spark_connector.checkpoints.repartitions import RepartitionSummary, repartitions
 from peacefs.spark_connector.checkpoints.reports import last_report, report_lines
 from peacefs.spark_connector.checkpoints.sink_logs import SinkLog
 from peacefs.spark_connector.checkpoints.start_modes import StartMode
@@ -83,9 +84,10 @@ def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool)
         print_line(msgspec.json.encode(describe(place.tree, place.root) | {"report": report}).decode())
         return
     layout = read_layout(place.tree, place.root)
-    summary = summarise(Inspection(place.tree, layout))
+    inspection = Inspection(place.tree, layout)
+    summary, made = summarise(inspection), repartitions(inspection)
     details = summarise_stores(layout) if stores else []
-    for line in (*_description(summary), *report_lines(report), *map(_store_line, details)):
+    for line in (*_description(summary, made), *report_lines(report), *map(_store_line, details)):
         print_line(line)
 
 
@@ -147,7 +149,7 @@ def _table(rows: Sequence[Sequence[str]], numbers: int) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _description(summary: CheckpointSummary) -> Iterator[str]:
+def _description(summary: CheckpointSummary, made: Sequence[RepartitionSummary]) -> Iterator[str]:
     rows = [
         ("Checkpoint", summary.root),
         ("Query", summary.query or "unknown: metadata is missing or damaged"),
@@ -163,6 +165,9 @@ def _description(summary: CheckpointSummary) -> Iterator[str]:
         ("Last write", f"{local_minute(summary.modified_ms)} ({_age(summary.modified_ms)} ago)"),
         *ancestry_rows(summary.ancestry),
     ]
+    for each in made:
+        left = "" if each.done else "; not finished: `repartition` finishes it, `repair` undoes it"
+        rows.append(("Repartition", f"batch {each.batch}, to {each.partitions} partitions{left}"))
     for source in summary.sources:
         rows.append((f"Source {source.source}", source.offset or "-"))
     for operator in summary.operators:

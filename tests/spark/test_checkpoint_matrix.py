@@ -1,0 +1,66 @@
+"""The matrix of checkpoints (`oracles.checkpoint_matrix`): kinds of query, ways to keep state, events, Sparks.
+
+Two cells are always run. All cells of five Sparks, oldest first, write docs/checkpoint-matrix.md in an hour:
+
+    PEACEFS_MATRIX=write PEACEFS_MATRIX_SPARKS=spark35/bin/python:.venv/bin/python python -m pytest ...
+    PEACEFS_MATRIX=all ...                        without the page, with the installed Spark
+    PEACEFS_MATRIX_LAYOUTS='rocksdb:records' ...  with these ways to keep state
+    PEACEFS_MATRIX_EVENTS='killed:upgraded' ...   with these events
+    PEACEFS_MATRIX_KILLS=1 ...                    with fewer kills of each query than three
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from oracles.checkpoint_matrix import EVENTS, Cell, cells
+from support import matrix_page
+from support.matrix_run import MatrixRun, MatrixSpark, Report
+
+from peacefs.client.local_cluster.cluster import LocalCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+
+ASKED = os.environ.get("PEACEFS_MATRIX", "")
+SPARKS = list(filter(None, os.environ.get("PEACEFS_MATRIX_SPARKS", "").split(":"))) or [sys.executable]
+LAYOUTS = list(filter(None, os.environ.get("PEACEFS_MATRIX_LAYOUTS", "").split(":"))) or None
+CHOSEN = list(filter(None, os.environ.get("PEACEFS_MATRIX_EVENTS", "").split(":"))) or list(EVENTS)
+KILLS = int(os.environ.get("PEACEFS_MATRIX_KILLS", "3"))
+FEW = [Cell("windows", "records"), Cell("join, full outer", "rocksdb")]
+SEED = int(os.environ.get("PEACEFS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
+
+
+@pytest.fixture
+def matrix(tmp_path: Path) -> Iterator[tuple[MatrixRun, LocalCluster]]:
+    print("seed", SEED)
+    with LocalCluster(tmp_path / "cluster", datanodes=1, port=0) as cluster:
+        yield MatrixRun(cluster, tmp_path / "runs", random.Random(SEED)), cluster
+
+
+@pytest.mark.timeout(900)
+def test_matrix_cells_are_exact_after_a_kill_and_each_event(
+    matrix: tuple[MatrixRun, LocalCluster], tmp_path: Path
+) -> None:
+    run, cluster = matrix
+    spark = MatrixSpark(sys.executable, cluster.http_address, tmp_path / "spark", jvm=False)
+    report = run.run(spark, FEW, ["killed", "rolled back"], kills=1)
+    assert set(report.outcomes.values()) == {"exact"}, report.outcomes
+
+
+@pytest.mark.skipif(not ASKED, reason="PEACEFS_MATRIX is not set: it takes an hour")
+@pytest.mark.timeout(4 * 3600)
+def test_matrix_is_exact_in_every_cell(matrix: tuple[MatrixRun, LocalCluster], tmp_path: Path) -> None:
+    run, cluster = matrix
+    reports: list[Report] = []
+    for python in SPARKS:
+        spark = MatrixSpark(python, cluster.http_address, tmp_path / f"spark-{len(reports)}")
+        older = reports[-1] if reports else None
+        reports.append(run.run(spark, cells(spark.version, LAYOUTS), CHOSEN, KILLS, older))
+        if ASKED == "write":
+            matrix_page.PAGE.write_text(matrix_page.render(reports))
+    assert not matrix_page.unexpected(reports)
