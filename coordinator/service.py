@@ -302,7 +302,7 @@ class Coordinator:
             ) from None
 
     def _background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Return the tasks of each coordinator, and the tasks of a process with files and tokens."""
+        """Return the background tasks of any coordinator, of this process's store, and of a leader."""
         yield from self._parts.background.of_any()
         yield "watching the loop", LoopWatchdog().watch()
         yield "keeping the commit record", self._keep_record()
@@ -340,7 +340,8 @@ class Coordinator:
             await asyncio.sleep(commit_record_interval_s)
             await asyncio.to_thread(self._sync_record)
             try:
-                # On the loop, which starts whoever writes the image: a page under way would not match.
+                # Do this on the event loop, which also starts the writer of the image: a page that is being
+                # written would not match.
                 self._metadata.scrub(metadata_scrub_pages)
             except MetadataFault as fault:
                 self._stop_at_once(fault)
@@ -487,7 +488,7 @@ class Coordinator:
             )
 
     def _stop_at_once(self, fault: BaseException) -> NoReturn:
-        """End the process, because a commit failed with a disk fault: none of its answers may leave."""
+        """End the process at once after a commit failed with a disk fault, so that none of its answers is sent."""
         log.critical("the metadata cannot be written (%s): stopping. Check the disk, then start again", fault)
         logging.shutdown()
         os._exit(_EXIT_AFTER_DISK_FAULT)

@@ -26,7 +26,7 @@ from .book import CredentialBook
 from .key_file import KeyFile
 
 bearer_token_max_s: Final = 366 * 86_400.0
-# The number of listed tokens, and of revocations, all of which every datanode is told.
+# Maximum number of listed tokens, and of revocations. Every datanode gets all revocations.
 issued_tokens_max: Final = 10_000
 revoked_tokens_max: Final = 10_000
 # How often expired credentials are removed.
@@ -148,7 +148,7 @@ class Tokens:
     async def rotate(self, *, end_all: bool) -> None:
         """Sign with a new key from now on. With `end_all`, all earlier tokens become invalid.
 
-        Raises ServiceUnready if the change fails; then the old key goes on signing.
+        Raises ServiceUnready if the change fails; the old key then continues to sign.
         """
         async with self._rotating:
             key = SigningKey.generate()

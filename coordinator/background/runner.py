@@ -1,6 +1,6 @@
 """Runs background tasks on the event loop. If a task fails, the whole service must stop.
 
-Otherwise the service would go on answering while, for example, nothing is repaired any more.
+Otherwise the service would continue to answer although, for example, nothing is repaired any more.
 """
 
 from __future__ import annotations

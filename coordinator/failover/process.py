@@ -102,9 +102,9 @@ class FailoverProcess:
         return sorted(name for name in there if me is None or name != me.name)
 
     async def hand_over(self, stop: Callable[[], object]) -> str:
-        """Have another coordinator lead; return its name. `stop` ends this process, which restarts as a standby.
+        """Make another coordinator lead; return its name. `stop` ends this process, which restarts as a standby.
 
-        Raises Standby, BadRequest; then this coordinator leads on, or did not lead.
+        Raises Standby if this coordinator does not lead; BadRequest if it continues to lead.
         """
         # The caller may disconnect, but the hand-over must not stop half-way.
         handing = asyncio.ensure_future(self._hand_over(stop))

@@ -27,7 +27,7 @@ known_headers_max: Final = 1024
 
 
 class Connected(Protocol):
-    """The methods of a connection that the limits need."""
+    """A connection, with the methods that enforcing the limits needs."""
 
     @property
     def is_idle(self) -> bool: ...

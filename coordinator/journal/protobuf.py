@@ -1,4 +1,4 @@
-"""Protocol buffers, as much of them as etcd's messages need: integers, bytes, text, messages, and lists of these.
+"""The part of protocol buffers that etcd's messages need: integers, bytes, text, messages, and lists of these.
 
 A message is a class whose annotations bear the numbers of its fields:
 

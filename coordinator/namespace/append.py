@@ -33,8 +33,8 @@ file_chunks_max: Final = 2000
 class AppendToComplete:
     """Chunks for the end of a file, with verified receipts. `path` is the writer's name of the file.
 
-    They replace the file's last chunks, `replaced`, with whose bytes they begin. A writer that goes on keeps its
-    lease.
+    They replace the file's last chunks, `replaced`, and begin with the bytes of those. A writer that continues
+    keeps its lease.
     """
 
     path: str
@@ -135,7 +135,7 @@ def check_chunk_count(path: object, chunks: int) -> None:
 def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
     way = follow(reader, path)
     if not way.is_whole:
-        # For a superuser's path through a file, too: HDFS looks for the file first.
+        # Raise it for superusers, too: HDFS looks for the file before it checks rights.
         raise FileNotFound(f"File does not exist: {path}")
     inode = way.deepest
     if inode.kind is InodeKind.DIRECTORY:

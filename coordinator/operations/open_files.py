@@ -277,7 +277,7 @@ class OpenFiles:
         self._forget(opened.lease.holder, inode)
 
     def _known_of(self, holder: str) -> set[InodeId]:
-        """Return the set of the files that a client writes, with those that it opened at another coordinator."""
+        """Return the files that a client writes, including files that it opened at another coordinator."""
         known = self._of_holder.get(holder)
         if known is None:
             is_new = self._ctx.leases.respects_record(self._ctx.monotonic())

@@ -2,8 +2,8 @@
 
 A file is deleted if its name is temporary (`temporary_names`), nobody extends it, and it has not changed for the
 configured age. The age is taken from the wall clock, and this process must also have watched the file for
-`temporary_watched_s`, so a clock that jumps makes no file old. A writer that returns later finds the file gone,
-and its rename is refused. The file does not go to the trash, because no reader knows its name.
+`temporary_watched_s`, so a clock that jumps makes no file old. If the writer returns later, its rename is refused
+because the file is gone. The file does not go to the trash, because no reader knows its name.
 """
 
 from __future__ import annotations

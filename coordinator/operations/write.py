@@ -296,7 +296,7 @@ class WriteOperations:
         return Completed(publication.length, placed)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None, link: NodeId | None = None) -> Flushed:
-        """Publish as `complete` does; the writer, a gateway of `link`, goes on as the holder of the lease."""
+        """Publish as `complete` does; the writer, a gateway of `link`, keeps the lease and continues."""
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         await self._verify(wanted.chunks)
         with self._publishing(writer_of(token), wanted.chunks):
@@ -332,7 +332,7 @@ class WriteOperations:
             return await publish(file)
 
     def _file_of_resent_body(self, token: FileWrite, chunks: Sequence[WrittenChunk]) -> NewFile | None:
-        """Return the file of a body that was sent to the URL of one that has arrived already, in part or whole.
+        """Return the file of a body that was sent to a URL whose first body has arrived already, in part or whole.
 
         As in HDFS, it counts as another creator's file and may replace the first only with `overwrite`. Return
         None for other bodies. Raises AlreadyBeingCreated, FileAlreadyExists.
@@ -379,7 +379,7 @@ class WriteOperations:
 
     @contextmanager
     def _abandoning_refused(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
-        """If the publication is refused for good, abandon the chunks: nothing else would ever be made of them."""
+        """If the publication is refused for good, abandon the chunks, because no file will ever use them."""
         try:
             yield
         except PeacefsError as refusal:

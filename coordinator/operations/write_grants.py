@@ -44,7 +44,7 @@ class WriteGrantService:
     # -- writers -----------------------------------------------------------------------------------
 
     async def state(self, wanted: StateWriteSet, link: NodeId | None, writer_host: str | None) -> Scheduled:
-        """Take a writer's statement of what it has to write.
+        """Process a writer's statement of what it has to write.
 
         Raises AccessDenied, LeaseExpired, BadRequest, NoDatanodes for what can never be granted, Overloaded.
         """

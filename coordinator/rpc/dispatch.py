@@ -165,7 +165,7 @@ async def carry_out(files: Files, message: Message, host: str | None, link: Node
 
 
 class OpenCall(Watched):
-    """A call under way: `carry_out` it, wait until what it `needed` is durable, send what `finish` returns."""
+    """A running call: `carry_out` executes it; `finish` returns the answer, once what it `needed` is durable."""
 
     __slots__ = (
         "_audited",

@@ -19,7 +19,7 @@ _AT_ONCE_MAX = 2
 
 
 class StoreCopies:
-    """One copy a link, for as long as the link is open. Used from one event loop; files are read off it."""
+    """Copies of the store, at most one per open link. Used from one event loop; threads read the files."""
 
     def __init__(self, make: MakeCopy | None, spawn: Spawn) -> None:
         self._make = make
@@ -27,7 +27,7 @@ class StoreCopies:
         self._copies: dict[DatanodeLink, tuple[BinaryIO, int]] = {}
 
     def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
-        """Another coordinator copies the metadata, and says nothing else."""
+        """Handle a message of a coordinator that copies the metadata; it may send no other messages."""
         if not isinstance(message, CopyStore):
             raise ProtocolViolation(f"{type(message).__name__} is nothing for a coordinator to say")
         self._spawn(self._answer(link, message, tag))
