@@ -5,7 +5,7 @@
   each second in a directory and in peacefs (three datanodes on this machine), CEC with its log in a directory,
   standbys.
 - *Latency*: filter, windows of ten rows by key, filter, each on its own node, at half of the query's maximum rate
-  with batches of 2,048 rows. It is the time from when a row is offered until the window that it completes is at the
+  with batches of 2,048 rows: the time from when a row is offered until the window that it completes is at the
   sink.
 - *Recovery*: the node of a unit that keeps counts by key is killed with SIGKILL. Times from the kill until it is
   noticed, the state is loaded, the unit has caught up, and the next row is at the sink.
