@@ -66,7 +66,7 @@ class Surroundings:
     #: Called when the metadata can no longer be written.
     on_fault: Callable[[MetadataFault], NoReturn]
     rng: Random
-    #: Draws what no datanode can foresee; without it `rng` does.
+    #: Draws numbers that no datanode can predict; if None, `rng` draws them.
     nonce: Callable[[], bytes] | None = None
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
@@ -221,7 +221,7 @@ class Assembly:
             self.files.credentials.recall()
 
     def stand_by(self) -> None:
-        """Time passes while another one leads."""
+        """Do the periodic work of a standby. Call it regularly while another coordinator leads."""
         self.ticking.stand_by()
 
     def condition(self) -> Condition:

@@ -41,7 +41,7 @@ audit_field_characters_max: Final = path_characters_max
 log = logging.getLogger("peacefs.audit")
 
 _MODE = 0o600
-# ASCII alone: of everything else, control characters included, the escape.
+# Escape everything that is not ASCII, and control characters.
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
@@ -226,14 +226,14 @@ class AuditLog:
             os.close(self._descriptor)
         self._descriptor, self._identity = opened, (found.st_dev, found.st_ino)
         if found.st_mode & 0o077:
-            log.warning("others than its owner may read or write the audit log %s: chmod 600", self._path)
+            log.warning("other users may read or write the audit log %s: run chmod 600", self._path)
 
     def _failed(self, error: OSError) -> None:
         if not self._is_failing:
             self._is_failing = True
             log.error(
-                "the audit log %s cannot be written (%s): requests are served and their records kept for a while, "
-                "up to %d bytes, then lost; see peacefs_audit_records_lost_total",
+                "the audit log %s cannot be written (%s): requests are served, and up to %d bytes of records "
+                "are kept, then lost; see peacefs_audit_records_lost_total",
                 self._path,
                 error.strerror,
                 audit_waiting_bytes_max,

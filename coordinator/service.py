@@ -476,14 +476,14 @@ class Coordinator:
         if file is None:
             raise BadRequest("this coordinator was started without --topology: there is no file to read again")
         self._parts.core.cluster.describe_network(await asyncio.to_thread(load_topology, file))
-        log.info("the network is that of %s as it is now", file)
+        log.info("the topology file %s was reloaded", file)
 
     def _tell_of_room(self, has_room: bool) -> None:
         if has_room:
-            log.warning("there is room on the disk of %s again: names can be changed", self._options.directory)
+            log.warning("the disk of %s has room again: names can be changed", self._options.directory)
         else:
             log.error(
-                "the disk of %s is full: nothing can be changed until there is room; names are read on",
+                "the disk of %s is full: names can be read but not changed until there is room",
                 self._options.directory,
             )
 

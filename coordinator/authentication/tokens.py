@@ -92,7 +92,8 @@ class Tokens:
         check_account_name("user", user)
         if not bearer_token_min_s <= lifetime_s <= bearer_token_max_s:
             raise BadRequest(
-                f"a token lives from {bearer_token_min_s:g} s to {bearer_token_max_s / 86_400:g} days"
+                f"the lifetime of a token must be from {bearer_token_min_s:g} s to "
+                f"{bearer_token_max_s / 86_400:g} days"
             )
         if is_administrator and not self._callers.of(user).is_superuser:
             raise BadRequest(
@@ -100,7 +101,7 @@ class Tokens:
                 "those in the group supergroup (--group supergroup=...)"
             )
         if len(self.book.issued) >= issued_tokens_max:
-            raise Overloaded(f"{issued_tokens_max} tokens that were made are not over yet, which is the limit")
+            raise Overloaded(f"{issued_tokens_max} tokens have not expired yet, which is the limit")
         token = self.mint(user, lifetime_s, is_administrator=is_administrator)
         await self.book.change([IssuedToken(token.id, user, is_administrator, self.now_ms(), token.ends_ms)])
         return token

@@ -113,16 +113,16 @@ class FailoverProcess:
     async def _hand_over(self, stop: Callable[[], object]) -> str:
         assert self.failover is not None
         leader = await self.failover.hand_over()
-        log.warning("%s leads now: stopping, to be started again as a standby", leader.name)
+        log.warning("stopping: %s leads now. Restart this coordinator as a standby", leader.name)
         asyncio.get_running_loop().call_later(_ANSWERED_WITHIN_S, stop)
         return leader.name
 
     def close(self) -> None:
-        """Give the lease back, so that another coordinator can lead at once."""
+        """Release the lease, so that another coordinator can lead at once, and close the journal."""
         try:
             self._journal.resign()
         except (JournalUnsure, JournalRefused) as problem:
-            log.info("the lease was not given back, and ends by itself: %s", problem)
+            log.info("the lease was not released and will expire: %s", problem)
         self._journal.close()
 
 

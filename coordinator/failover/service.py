@@ -213,7 +213,7 @@ class Failover:
         try:
             await self._run(self._journal.resign)
         except (JournalUnsure, JournalRefused):
-            log.info("the lease could not be given back; it ends by itself")
+            log.info("the lease could not be released; it will expire")
 
     # -- leading -------------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class Failover:
         self._leadership.begin(self._writer.epoch)
         self._leadership.confirmed(began_s)
         self._is_handing_over = False
-        log.warning("nobody took over: this coordinator, %s, leads on", self._me.name)
+        log.warning("no standby took over: this coordinator, %s, continues to lead", self._me.name)
         return True
 
 

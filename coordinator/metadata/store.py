@@ -215,7 +215,7 @@ class Metadata:
             if sealed.refusal is not None:
                 raise sealed.refusal
             if self._fault is not None:
-                # After a failed sync the next one succeeds without the lost pages.
+                # Do not retry a failed sync: the next one would succeed although pages were lost.
                 self._refuse_after_fault()
             try:
                 self._write(sealed)

@@ -151,10 +151,10 @@ def _cut_replaced(
         return 0, []
     last = tx.references_after(inode.inode, position - 1, len(wanted.replaced)) if position >= 0 else []
     if [reference.chunk for _, reference in last] != list(wanted.replaced):
-        raise BadRequest(f"what is to be replaced is not the end of {wanted.path}")
+        raise BadRequest(f"the chunks to replace are not the end of {wanted.path}")
     replaced_bytes = sum(reference.length for _, reference in last)
     if sum(chunk.length for chunk in wanted.chunks) < replaced_bytes:
-        raise BadRequest(f"the end of {wanted.path} cannot be replaced by less")
+        raise BadRequest(f"the end of {wanted.path} cannot be replaced by fewer bytes")
     return replaced_bytes, tx.cut_references(inode.inode, position)
 
 

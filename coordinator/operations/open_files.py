@@ -34,7 +34,7 @@ from .write import WriteOperations
 open_files_max: Final = 50_000
 # How many of the last blocks of a file can be recovered.
 open_blocks_max: Final = 16
-# In how many chunks a datanode looks for bytes that another one acknowledged before it died.
+# Maximum number of chunks in which a datanode looks for bytes that a dead datanode had acknowledged.
 begun_chunks_max: Final = 16
 
 

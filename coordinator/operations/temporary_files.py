@@ -86,12 +86,12 @@ class TemporaryFiles:
         try:
             deleted = await self._ctx.commit(lambda tx: _delete(tx, path, inode, lease, now_ms), in_any_case=True)
         except PeacefsError as refusal:
-            log.warning("the temporary file %s stays: %s", path, refusal.message)
+            log.warning("the temporary file %s could not be deleted: %s", path, refusal.message)
             return
         if deleted is not None:
             self._ctx.free(deleted.freed)
             self.collected += 1
-            log.info("deleted %s (%d bytes), which a writer left", path, inode.length)
+            log.info("deleted %s (%d bytes), left behind by a dead writer", path, inode.length)
 
     def _is_extended(self, inode: InodeId, lease: Lease | None) -> bool:
         try:

@@ -199,7 +199,7 @@ class WriteOperations:
     async def create_empty(self, file: NewFile) -> Completed:
         """Create and complete a file without data in one call."""
         if not file.request_id:
-            raise BadRequest("an empty file is published at once under the id of its request, and has none")
+            raise BadRequest("an empty file is published at once, and this request has no id for that")
         path = changeable_path(file.path)
         made = _with_defaults(file, path)
         await self._ctx.under_construction.settle(path)

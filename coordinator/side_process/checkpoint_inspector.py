@@ -89,7 +89,7 @@ class CheckpointInspector:
         self, path: str, user: str, *, all_below: bool, view: str = "", partial: bool = False
     ) -> msgspec.Raw:
         if not self._command:
-            raise Unsupported("this coordinator was started without what looks at checkpoints")
+            raise Unsupported("this coordinator cannot inspect checkpoints: it was started without an inspector")
         question = {
             "coordinator": self._address,
             "user": user,
@@ -104,7 +104,8 @@ class CheckpointInspector:
             said = await self._process.ask(msgspec.json.encode(question))
         except TimeoutError:
             raise BadRequest(
-                f"looking took more than {self._timeout_s:g} s and was ended; ask for a directory further down"
+                f"the inspection took more than {self._timeout_s:g} s and was ended; ask for a directory "
+                "further down"
             ) from None
         answer = await asyncio.to_thread(msgspec.json.decode, said, type=_Inspected)
         if answer.code:

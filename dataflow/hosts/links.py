@@ -192,7 +192,7 @@ class Links:
         if not self._warned:
             # Log only once, so that someone who connects endlessly cannot fill the log.
             self._warned = True
-            log.warning("a connection to %s is refused, as others like it will be: %s", self._address, reason)
+            log.warning("refused a connection to %s (further refusals are not logged): %s", self._address, reason)
 
 
 class _Incoming(asyncio.Protocol):
@@ -225,7 +225,7 @@ class _Incoming(asyncio.Protocol):
             for message in self._messages.feed(data):
                 self._links.received(self.greeting.node, message)
         except ProtocolViolation as error:
-            log.warning("the connection from %s ends: %s", self.greeting.node, error.message)
+            log.warning("the connection from %s ended: %s", self.greeting.node, error.message)
             self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
