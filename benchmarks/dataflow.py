@@ -1,13 +1,14 @@
 """Measure dataflows on local processes: throughput of a node, latency over three, recovery from SIGKILL.
 
 - *Throughput*: filter, key by a string, count and sum by windows of ten seconds, on one node, from rows in memory
-  to rows at the sink; without recovery (amnesia), with precise upstream backup, with SGuard and checkpoints every
-  second in a directory, and in peacefs (three datanodes on the same machine), with CEC and its log in a directory,
-  with standbys. They take turns.
-- *Latency*: filter, windows of ten rows by key, filter, each on a node of its own, at half of what that query can
-  do with batches of 2,048 rows. From when a row is offered to when the window that it completes is at the sink.
-- *Recovery*: the node of a unit that keeps counts by key is killed with SIGKILL. From the kill until it is
-  noticed, loaded, has caught up, and the next row is at the sink.
+  to rows at the sink. The techniques take turns: none (amnesia), precise upstream backup, SGuard with a checkpoint
+  each second in a directory and in peacefs (three datanodes on this machine), CEC with its log in a directory,
+  standbys.
+- *Latency*: filter, windows of ten rows by key, filter, each on its own node, at half of the query's maximum rate
+  with batches of 2,048 rows: the time from when a row is offered until the window that it completes is at the
+  sink.
+- *Recovery*: the node of a unit that keeps counts by key is killed with SIGKILL. Times from the kill until it is
+  noticed, the state is loaded, the unit has caught up, and the next row is at the sink.
 """
 
 from __future__ import annotations

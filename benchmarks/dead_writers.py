@@ -1,8 +1,8 @@
 """Kill writers, datanodes and the coordinator repeatedly; measure how much space belongs to no file, and how long.
 
-Three writers, a process each, write files of 64 MiB in chunks of 8 MiB, r = 3, on four datanodes. Every few
-seconds one of all processes is killed with SIGKILL and restarted. Aim: the space that belongs to no file is at
-most what was written in the last `limits.unreferenced_chunk_kept_s`, and is free that long after the last kill.
+Three writer processes write files of 64 MiB in chunks of 8 MiB, r = 3, on four datanodes. Every few seconds a
+random process is killed with SIGKILL and restarted. Aim: the space that belongs to no file is at most what was
+written in the last `limits.unreferenced_chunk_kept_s`, and is free that long after the last kill.
 """
 
 from __future__ import annotations

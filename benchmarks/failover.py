@@ -1,13 +1,13 @@
-"""A leader is struck: how long until changes, files and reads are answered again? What does the journal cost?
+"""After a fault of the leader, how long until requests are answered again? What does the journal cost?
 
-Two coordinators, three members of etcd and five datanodes on this machine; all syncs share one disk. Files that
-were there before are of one chunk on three more datanodes, which are connections alone and have no room. The
-leader is killed; frozen, to go on later; killed together with etcd's leader, as when their machine dies; told to
-hand over. Three clients ask the coordinator that did not lead, on connections that they keep, from the moment of
-the fault on: for a directory, for a file of 1 KiB through a datanode, and for the status of a file.
+Two coordinators, three members of etcd and five datanodes run on this machine; all syncs share one disk. Existing
+files have one chunk each, on three further datanodes that are only connections and have no room. The faults: the
+leader is killed; frozen and continued later; killed together with etcd's leader, as if their machine died; told to
+hand over. From the moment of the fault, three clients with kept connections ask the standby: to make a directory,
+to write a file of 1 KiB through a datanode, and for the status of a file.
 
-Parts, by `--rows`: `takeovers`, `batches` (of a Spark query), `rates` (with and without a journal, by turns),
-`lag` (from the acknowledgement of a change until the standby has it), and `joins` (of a standby without a store).
+Parts, by `--rows`: `takeovers`; `batches` of a Spark query; `rates` with and without a journal, in turns; `lag`,
+the time from the acknowledgement of a change until the standby has it; and `joins` of a standby without a store.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ A create is CREATE, its redirect, and an empty body to a datanode, which complet
 List is a directory of a hundred files. CPU is that of the coordinator's process alone. Client threads, coordinator
 and datanode share the machine.
 
-All happens below a directory that is five deep, first as a superuser, whose rights nobody looks at, and without
-quotas; then as the user who owns it, with a quota of names and one of bytes on each of the five. `growth` is the
-CPU beside that of the same row with the fewest files.
+Everything happens below a directory that is five levels deep: first as a superuser, whose rights are not checked,
+and without quotas; then as the directory's owner, with quotas of names and bytes on each of the five levels.
+`growth` is the CPU relative to the same row with the fewest files.
 
-At the end sixteen clients of ours take turns with sixteen of WebHDFS: see `name_doors`.
+At the end sixteen clients of our own kind take turns with sixteen WebHDFS clients: see `name_doors`.
 
 With `--tls` instead: eight clients, on clusters without guards, with tokens, and over TLS, which take turns.
 """

@@ -1,8 +1,8 @@
-"""Names through three doors of one coordinator: our client over frames, and bare sockets of WebHDFS and HDFS.
+"""Names through three entry points of one coordinator: our client, and bare sockets with WebHDFS and HDFS.
 
-Sixteen clients in two processes, each client a thread with a connection of its own; operation by operation the
-doors take turns, so that a busy moment of the machine meets both. A WebHDFS client of this table does not even
-parse its answers, which ours does. CPU is that of the coordinator's process and of the clients', a call.
+Sixteen clients run in two processes; each is a thread with its own connection. The entry points take turns for
+each operation, so that a busy moment of the machine affects all of them. The WebHDFS clients here do not parse
+their answers, unlike our client. CPU is per call, of the coordinator's process and of the clients.
 """
 
 from __future__ import annotations

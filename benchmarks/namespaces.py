@@ -83,7 +83,7 @@ def empty_file(number: int) -> str:
 
 
 def load_empty(store: Path, files: int, owner: str, *, is_flat: bool = False) -> None:
-    """Create empty files of `owner` by writing rows, without path lookups and retry cache.
+    """Create empty files of `owner` by writing rows directly, without path lookups and the retry cache.
 
     If `is_flat`, all of them are in `/scale`.
     """

@@ -1,7 +1,7 @@
-"""The write pipeline alone, for comparison with `bare_chain`: data servers with their stores, a process each.
+"""The write pipeline alone, to compare with `bare_chain`: data servers with stores, one process each.
 
-There is no coordinator: this process signs the tokens itself. Large chunks go through one pipeline one after the
-other; small ones through many connections at once, from a process of their own.
+This process signs the tokens itself. Large chunks go through one pipeline, one after the other. Small chunks go
+through many connections at once, from a separate process.
 
     python benchmarks/own_chain.py --mebibytes 1024 --small-chunks 20000 --connections 16
 """

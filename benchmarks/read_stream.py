@@ -1,12 +1,12 @@
-"""Large files read whole, one and 16 at once, by our own client and over WebHDFS (httpx), beside two limits.
+"""Read large files whole, one and 16 at once, with our client and over WebHDFS (httpx), beside two limits.
 
-Our client twice: as it is, with short-circuit reads on its own host, and over TCP, as from another host.
+Our client reads in two ways: short-circuit, as on a datanode's host, and over TCP, as from another host.
 
-Cold: nothing of the data is in the page cache (POSIX_FADV_DONTNEED on every file of the cluster and of the peers);
-the limit is `cat` of the same bytes, a process a file. Warm: all of it is; the limit is `sendfile` and `recv_into`
-over loopback. Aim: our client at 0.7 of each. All sides take turns within each round. The 16 readers of a side are
-threads of one process. Bare sockets stand in both states, and once more with checksums computed where they end:
-what is left to anybody who reads over a connection and verifies.
+Cold: none of the data is in the page cache (POSIX_FADV_DONTNEED on every file of the cluster and of the peers);
+the limit is `cat` of the same bytes, one process per file. Warm: all data is in the page cache; the limit is
+`sendfile` and `recv_into` over loopback. Aim: our client at 0.7 of each. All sides take turns within each round.
+The 16 readers of a side are threads of one process. Bare sockets are measured in both states, also with checksums
+computed at the receiving end: this is the limit for a reader that verifies.
 """
 
 from __future__ import annotations

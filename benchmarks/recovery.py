@@ -1,14 +1,14 @@
 """All recovery techniques side by side: two queries, one load, one schedule of failures.
 
-Failed log-ins per source in windows of a second, every 50 ms, and counts of words, of the same 5,000 rows a
-second on three nodes, as processes of this machine and as tasks on Spark's executors; beside them Spark's own
-micro-batches and its Real-time Mode. Checkpoints and logs are in peacefs, three replicas. The process with the
-state is killed with SIGKILL.
+One query counts failed log-ins per source in windows of a second, every 50 ms; the other counts words. Both read
+the same 5,000 rows per second, on three nodes, as local processes and as tasks on Spark's executors, and in
+Spark's own micro-batches and Real-time Mode. Checkpoints and logs are in peacefs, with three replicas. The process
+with the state is killed with SIGKILL.
 
-*Costs* are those of all processes while nothing fails, this program and the file system among them: processor
-time, and bytes over a loopback of the benchmark's own. *Memory* is that of nodes, or of Spark. *Recovered* is the
-time from the kill until rows come again, and none is late. Rows are *lost*, *repeated* or *wrong* when compared
-with those of a batch over all rows, and the kind of recovery is HA's.
+*Costs* are the processor time of all processes without failures, including this program and the file system, and
+the bytes over a separate loopback. *Memory* is that of the nodes, or of Spark. *Recovered* is the time from the
+kill until rows come again and none is late. *Lost*, *repeated* and *wrong* rows are counted by comparison with a
+batch over all rows; the kind of recovery is HA's.
 
     python -m benchmarks recovery [--technique sguard,flux] [--hosts processes,executors,spark] [--publish]
 """

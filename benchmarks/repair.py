@@ -1,8 +1,8 @@
-"""A datanode of five is killed: when is it noticed, when is everything replicated again, and what do others feel?
+"""Kill one of five datanodes: when is it noticed, when is all replicated again, how slow are requests?
 
-Meanwhile, and for some time before, four clients write and read files of 4 KiB, r = 3. Aim: their 99th percentile
-while copies are made is at most twice what it was before. The time until the dead one is noticed stands by itself:
-it is `limits.dead_after_s` by design, and writes then run into a datanode that is not there.
+Before and during that, four clients write and read files of 4 KiB, r = 3. Aim: their 99th percentile during the
+copies is at most twice that before. The time until the death is noticed is reported separately: it is
+`limits.dead_after_s` by design, and in it writes may still go to the dead datanode.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@
     664 opens read a file of the batch before
     607 unlinks take files of the batch before that
 
-Only the numbers were reported: the rest is how Spark works. Eight threads, as eight tasks, share the operations
-out. They are played through Hadoop's client, the one that Spark has, on peacefs (r = 3) and on `file://`; and on
-peacefs with bare WebHDFS requests and with our own client besides. The fronts take turns.
+The report has only the numbers; the rest follows Spark's way of working. Eight threads, like eight tasks, share
+the operations. They use Spark's Hadoop client on peacefs (r = 3) and on `file://`, and also bare WebHDFS requests
+and our own client on peacefs. The clients take turns.
 
-The two places do not promise the same: peacefs acknowledges after fsync on three datanodes, `file://` never syncs.
-Hadoop's `file://` starts a process for each file and directory that it makes, to set permissions, where its native
-library is absent, as it is in PySpark.
+The guarantees differ: peacefs acknowledges after an fsync on three datanodes, `file://` never syncs. Without its
+native library, which PySpark lacks, Hadoop's `file://` starts a process for each new file and directory to set
+permissions.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A coordinator with many files is killed with -9 and started again: when does it answer, when is it ready?
 
-Its files are of one chunk on three datanodes. The datanodes exist only as connections: the real link of a datanode
-(`linked_datanodes`), in this process, reporting chunks that it does not have. They share the machine's cores with
-the coordinator, and come back 0.5 to 5 s after they were cut off, as real ones do. Meanwhile one client asks for
-the status of a file, again and again: its longest wait is what a hold of the event loop costs.
+Each file has one chunk on three datanodes. The datanodes are only connections: real links of datanodes
+(`linked_datanodes`) in this process, which report chunks that they do not have. They share the machine's cores
+with the coordinator, and reconnect 0.5 to 5 s after the disconnection, as real ones do. Meanwhile one client
+repeatedly requests the status of a file; its longest wait shows how long the event loop was blocked.
 
-Memory is told for files and for chunks apart: by a coordinator with as many files that are empty, after it was
-asked for a thousand of them, so that its cache of the store's pages is what it is when it works.
+The memory of files is measured separately from that of chunks, with a coordinator that has as many empty files. It
+is first asked for a thousand of them, so that its page cache of the store is as in operation.
 """
 
 from __future__ import annotations

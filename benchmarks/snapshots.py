@@ -1,11 +1,11 @@
 """Several queries of one Spark session write large snapshots at the same moment: HDFS's placement and ours.
 
-The cluster is that of `figure10`. All partitions of all queries each write a file of one chunk, all at once, over
-WebHDFS as stock Spark does: nobody states what it will write. The coordinator infers it from the client's host and
-the checkpoint's root, as much as that root's last checkpoint had; so the first round of every run is not counted,
-and rounds are further apart than `checkpoint_pause_s`. A session runs on one host, whose own disk then
-takes the first replica of everything, or has executors on several. A query's checkpoint is done when its last file
-is. Needs root.
+The cluster is that of `figure10`. All partitions of all queries write a file of one chunk at the same time, over
+WebHDFS as stock Spark does, without stating what they will write. The coordinator infers a write set from the
+client's host and the checkpoint's root, and its size from the root's last checkpoint. So the first round of every
+run does not count, and the pauses between rounds exceed `checkpoint_pause_s`. A session runs on one host, whose
+disk then takes all first replicas, or has executors on several hosts. A query's checkpoint is done when its last
+file is written. Needs root.
 
     python -m benchmarks snapshots [--full]
 """

@@ -1,16 +1,16 @@
 """Measure a micro-batch with its checkpoint on peacefs (r = 3) and on `file://`, alternating in one run.
 
 A stateful query (a count per key) with 1, 8 and 32 shuffle partitions, with state in RocksDB with change logs or
-in Spark's HDFS-backed store, alone or four at once in one session. The variants take turns, a few batches each;
-their first turns, and the first batch of each turn, which loads the state, are not counted; how long that takes,
-from the query's start to its first commit, is told apart.
+in Spark's HDFS-backed store, alone or four at once in one session. The variants take turns of a few batches. Their
+first turns do not count, and neither does the first batch of each turn, which loads the state; its time, from the
+query's start to its first commit, is reported separately.
 
-Then a query whose state is large, `--state-mebibytes N` of it, all new in one batch and uploaded in that batch's
-commit (no change logs); before and after it bare chains that write as much with the same fsyncs, one a store.
+Then a query with `--state-mebibytes N` of new state in one batch, uploaded in that batch's commit (no change
+logs). Before and after it, bare chains write as many bytes with the same fsyncs, one per store.
 
 With `--tls` instead: batches without guards, with tokens, and over TLS (`spark_guards`).
 
-The two places do not promise the same: peacefs acknowledges after fsync on three datanodes, `file://` never syncs.
+The guarantees differ: peacefs acknowledges after an fsync on three datanodes, `file://` never syncs.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _large_state(
 
 
 def _grow(query: StatefulQuery, mebibytes: int) -> dict[str, Any]:
-    """Run a batch that opens the stores, and one that fills them; then a start that loads them."""
+    """Run one batch that opens the stores and one that fills them; then start again, which loads them."""
     rng = random.Random(1)
     rows = mebibytes * _MIB // _KEY_BYTES
     query.add_input(rng)

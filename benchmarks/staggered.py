@@ -1,10 +1,10 @@
-"""Many queries with periodic checkpoints on real datanodes behind shaped links, policy against policy.
+"""Compare policies with many periodically checkpointing queries on real datanodes behind shaped links.
 
-The cluster is that of `figure10`. Every query is on a host of its own and begins a checkpoint each period, at a
-moment of its own. At a load of 1 the best of schedules would need all of a period for one checkpoint of every
-query; at more, the queue grows for as long as it lasts. What is told is how long checkpoints take in seconds of
-the paper's cluster, beside the simulator with the rates that were measured in the emulation. A checkpoint is asked
-for when it is due, even if the query's last one is not done. Needs root.
+The cluster is that of `figure10`. Each query runs on its own host and begins a checkpoint once per period, at its
+own offset. At a load of 1 the best schedule would need a whole period for one checkpoint of every query; above 1,
+the queue keeps growing. The result is the duration of checkpoints in seconds of the paper's cluster, beside that
+of the simulator with the rates measured in the emulation. A checkpoint is requested when it is due, even if the
+previous one is not done. Needs root.
 
     python -m benchmarks staggered [--full]
 """

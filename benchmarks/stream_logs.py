@@ -1,11 +1,10 @@
 """Stream logs: appends of 1 KB over 16 streams, committed together on three replicas, and their replay.
 
-The budget is 5,000 appends a second, and a replay at 0.7 of the rate at which the file system gives the same
-bytes.
-A source offers appends by the clock, at 5,000 a second and as fast as it can; the writer commits what has come,
-again and again. The latency of an append is from when it was due until its commit was durable. Replays are of what
-was just written, one stream after another, with records as the commits made them, of 64 KiB, and of 1 MiB; beside
-each `read_at` of the same files, 8 MiB at a time. All on one machine: client, coordinator and three datanodes.
+Goals: 5,000 appends per second, and a replay at 0.7 of the rate of a plain read of the same bytes. A source offers
+appends by the clock, at 5,000 per second and as fast as it can; the writer repeatedly commits what has arrived.
+The latency of an append is the time from when it was due until its commit was durable. Replays read what was just
+written, one stream after another, with records as the commits made them, of 64 KiB, and of 1 MiB. Each is compared
+with `read_at` of the same files, 8 MiB at a time. Client, coordinator and three datanodes run on one machine.
 """
 
 from __future__ import annotations

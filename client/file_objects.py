@@ -93,7 +93,7 @@ class _RangeReader(io.RawIOBase):
         return target
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fill the buffer. Raises ChunkUnavailable if no replica can be verified."""
+        """Read up to the size of the buffer; return the number of bytes. Raises ChunkUnavailable."""
         target = memoryview(buffer).cast("B")
         if not self._piece:
             piece = self._next_piece(target)

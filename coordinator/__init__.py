@@ -1,7 +1,7 @@
 """Namespace, chunks, membership, scheduling, and the services over them.
 
-Begin with `core.py`, which decides, `assembly.py`, which puts a coordinator together without its doors, and
-`service.py`, which opens them; `process.py` begins it. `api` and `rpc` are the doors, `operations` what they call;
-`cluster`, `scheduling` and `supervision` hold the cores that `core.py` is composed of. Knows nothing of datanodes
-but messages.
+Begin with `core.py`, which decides, `assembly.py`, which builds a coordinator without its sockets, and
+`service.py`, which adds them; `process.py` runs it. `api` and `rpc` are the entry points and call `operations`.
+`cluster`, `scheduling` and `supervision` contain the cores of which `core.py` is composed. This package knows
+datanodes only by their messages.
 """

@@ -38,11 +38,14 @@ def announce_ready(
     if options.check_permissions:
         opens_directories()
     if options.asks_for_tokens:
-        log.info("authentication token (every caller shows who it is)")
+        log.info("authentication token: every request needs a token")
     elif is_loopback(options.host):
-        log.info("authentication simple (names are believed): this machine only")
+        log.info("authentication simple: user names are believed; only this machine can connect")
     else:
-        log.warning("authentication simple (names are believed): whoever reaches this port may be anybody")
+        log.warning(
+            "authentication simple: user names are believed, so everybody who reaches this port can act as "
+            "any user"
+        )
     log.info(
         "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d; %s",
         cluster,

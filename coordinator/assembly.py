@@ -1,7 +1,8 @@
-"""A coordinator without its doors: the core and all that drives it, put together once.
+"""A coordinator without sockets: the core and everything that drives it.
 
-The service stands it behind sockets, and the simulated world behind simulated ones; what differs between the two
-is in `Surroundings`, and nothing else. So whatever is added here, or to the background tasks, runs under seeds.
+The service connects it to real sockets, the simulated cluster to simulated ones. `Surroundings` holds everything
+that differs between the two. So everything that is added here, or to the background tasks, is also simulated under
+seeds.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Surroundings:
     #: Called when the metadata can no longer be written.
     on_fault: Callable[[MetadataFault], NoReturn]
     rng: Random
-    #: Draws what no datanode can foresee; without it `rng` does.
+    #: Draws numbers that no datanode can predict; if None, `rng` draws them.
     nonce: Callable[[], bytes] | None = None
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
@@ -76,15 +77,15 @@ class Surroundings:
     audited: AuditedRpc | None = None
     #: The keys by which gateways verify their callers: the same object until it changes.
     trust: Callable[[], Trust] = Trust
-    #: Makes a token of a user for so many seconds; without it names are believed.
+    #: Makes a token for a user that is valid for a number of seconds; None if user names are believed.
     token_of: Callable[[str, float], str] | None = None
     #: The coordinator's address for HTTP, which agents are told.
     address: Callable[[], str] = str
-    #: Hears what happens to replicas; without one, a bounded history is kept.
+    #: Receives events of replicas; if None, a bounded history is kept.
     history: ReplicaHistory | None = None
     #: Hears how long the set of each grant had waited, in seconds.
     on_waited: Callable[[float], object] = lambda seconds: None
-    #: Makes copies of the metadata for coordinators that join; without it nobody gets any.
+    #: Copies the metadata for coordinators that join; if None, none can join.
     make_copy: MakeCopy | None = None
     #: Says whether this coordinator leads.
     leadership: Leadership = field(default_factory=Leadership.alone)
@@ -110,10 +111,10 @@ class Assembly:
     """All parts of a coordinator behind its doors. Run `background` until it ends."""
 
     def __init__(self, around: Surroundings, settings: Settings) -> None:
-        """Stand by; with nobody else who could lead, begin an epoch.
+        """Start as a standby; if there is no journal, begin an epoch and lead.
 
-        Raises MetadataFull, MetadataFault; BadRequest for a policy that there is not, Unsupported for one that is
-        not installed.
+        Raises MetadataFull, MetadataFault; BadRequest for an unknown policy, Unsupported for a policy that is not
+        installed.
         """
         now_s = around.monotonic()
         self.core = CoordinatorCore(
@@ -199,7 +200,7 @@ class Assembly:
             around.links.stand_by()
 
     def lead(self, begun: Begun) -> None:
-        """Lead from now on, in an epoch that was drawn, and recall what was decided in those before."""
+        """Start to lead in `epoch`, and load the decisions of earlier epochs."""
         now_s = self.context.monotonic()
         self.epochs.begin(begun, now_s)
         self.context.leases.lead(now_s)
@@ -220,7 +221,7 @@ class Assembly:
             self.files.credentials.recall()
 
     def stand_by(self) -> None:
-        """Time passes while another one leads."""
+        """Do the periodic work of a standby. Call it regularly while another coordinator leads."""
         self.ticking.stand_by()
 
     def condition(self) -> Condition:

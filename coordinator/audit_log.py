@@ -1,13 +1,13 @@
-"""The audit log: a line of JSON for each request, with who asked for what, from where, and what came of it.
+"""The audit log: a line of JSON for each request, with caller, address, operation and outcome.
 
-The names of the fields are those of HDFS's audit log where it has them. A line is ASCII without control
-characters, whatever names are in it, so that nobody can forge another; tokens and secrets are in none.
+Fields have the names of HDFS's audit log where it has them. A line is ASCII without control characters, so no user
+or file name can forge another line. No line contains a token or secret.
 
-Lines are made where requests are answered, and written together by a thread of this log's own, which gathers
-them for a moment: a disk that is slow holds nobody up, and who is killed loses the lines of that moment. What
-cannot be written is kept for a while, up to a bound, and then lost; the service goes on, its own log says so,
-and a metric and a later line of this log say how many were lost. A file that was moved away is left and made
-anew, and SIGHUP does so at once, as logrotate expects with either of its ways.
+Lines are made where requests are answered. A thread of the log collects them for a moment and writes them
+together, so a slow disk delays no request; a killed process loses the lines of that moment. Lines that cannot be
+written are kept up to a limit and then dropped. The service continues; its own log reports the problem, and a
+metric and a later audit line give the number of lost lines. If the file was moved away, a new one is created, at
+once on SIGHUP, as logrotate expects.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ audit_field_characters_max: Final = path_characters_max
 log = logging.getLogger("peacefs.audit")
 
 _MODE = 0o600
-# ASCII alone: of everything else, control characters included, the escape.
+# Escape everything that is not ASCII, and control characters.
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One request. `user` is None where nobody was named or believed; `error` is a class of our tree, or Hadoop's.
+    """One request. `user` is None if the caller is unknown; `error` is the name of an error class, ours or
+    Hadoop's.
 
-    `allowed` is False for a refusal of the right to do it, and for no other failure.
+    `allowed` is False only if the caller lacked the right.
     """
 
     user: str | None
@@ -197,7 +198,7 @@ class AuditLog:
         return deque(), 0
 
     def _append(self, data: bytes) -> None:
-        """All or nothing: half a line would spoil the one that follows."""
+        """Write all or nothing: half a line would also damage the next line."""
         assert self._descriptor is not None
         before = os.fstat(self._descriptor).st_size
         rest = memoryview(data)
@@ -225,14 +226,14 @@ class AuditLog:
             os.close(self._descriptor)
         self._descriptor, self._identity = opened, (found.st_dev, found.st_ino)
         if found.st_mode & 0o077:
-            log.warning("others than its owner may read or write the audit log %s: chmod 600", self._path)
+            log.warning("other users may read or write the audit log %s: run chmod 600", self._path)
 
     def _failed(self, error: OSError) -> None:
         if not self._is_failing:
             self._is_failing = True
             log.error(
-                "the audit log %s cannot be written (%s): requests are served and their records kept for a while, "
-                "up to %d bytes, then lost; see peacefs_audit_records_lost_total",
+                "the audit log %s cannot be written (%s): requests are served, and up to %d bytes of records "
+                "are kept, then lost; see peacefs_audit_records_lost_total",
                 self._path,
                 error.strerror,
                 audit_waiting_bytes_max,

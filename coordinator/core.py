@@ -220,7 +220,7 @@ class CoordinatorCore:
         return commands
 
     def proven(self, question: Question, answer: Message) -> None:
-        """Take in a datanode's answer to a question; a Failure if it gave none."""
+        """Process a datanode's answer to a question, or a Failure if there was no answer."""
         self.cluster.proven(question, answer)
 
     # -- writers and readers -------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class CoordinatorCore:
         return [*self.cluster.abandon(chunks, writer)]
 
     def state_writes(self, now_s: float, request: WriteSetRequest) -> list[Command]:
-        """Take in a writer's statement of what it has to write. Call `see_datanodes` before.
+        """Process a writer's statement of what it has to write. Call `see_datanodes` before.
 
         Grants and refusals of this write set are marked as the reply; do not push them. Raises BadRequest,
         NoDatanodes, Overloaded.
@@ -238,7 +238,7 @@ class CoordinatorCore:
         return self._settle(now_s, self.scheduling.state(now_s, request), asking=request.name)
 
     def state_reads(self, now_s: float, request: ReadRequest) -> list[Command]:
-        """Take in a reader's statement of what it reads and wants to read. Raises BadRequest, Overloaded."""
+        """Process a reader's statement of what it reads and wants to read. Raises BadRequest, Overloaded."""
         return [Served(name) for name in self.reads.state(now_s, request)]
 
     # -- operators -----------------------------------------------------------------------------------

@@ -67,9 +67,15 @@ def watch(
     _gauge("peacefs_chunks_unreferenced", "Chunks on datanodes that no file refers to", lambda: len(unreferenced))
     _gauge("peacefs_chunks_unclaimed", "Deprecated: peacefs_chunks_unreferenced", lambda: len(unreferenced))
     _gauge("peacefs_http_requests_in_flight", "HTTP requests under way", lambda: admission.in_flight)
-    _counter("peacefs_http_requests_refused", "HTTP requests told to come again", lambda: admission.refused)
-    _gauge("peacefs_repairs_under_way", "Copies ordered and not yet answered", lambda: cluster.repair.under_way)
-    _counter("peacefs_repairs_done", "Copies made since the start", lambda: cluster.repair.repaired_total)
+    _counter("peacefs_http_requests_refused", "HTTP requests told to try again later", lambda: admission.refused)
+    _gauge(
+        "peacefs_repairs_under_way",
+        "Copies for repair that were ordered and not yet answered",
+        lambda: cluster.repair.under_way,
+    )
+    _counter(
+        "peacefs_repairs_done", "Copies for repair made since the start", lambda: cluster.repair.repaired_total
+    )
     _counter("peacefs_replicas_lost", "Replicas on datanodes that died", lambda: cluster.replicas_lost_total)
     _counter(
         "peacefs_temporary_files_collected",
@@ -85,14 +91,14 @@ def watch(
         lambda: group_commit.behind,
     )
     _counter("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
-    _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+    _counter("peacefs_changes_made", "Changes of the metadata in these commits", lambda: group_commit.requests)
 
 
 def commit_seconds() -> Histogram:
     """Publish how long commits took. Call it once per process."""
     return Histogram(
         "peacefs_commit_seconds",
-        "Duration of commits of the metadata, their syncs included",
+        "Duration of commits of the metadata, including syncs",
         buckets=_COMMIT_BUCKETS_S,
         registry=registry,
     )
@@ -102,7 +108,7 @@ def grant_waited_seconds() -> Histogram:
     """Publish how long the write sets of granted chunks had waited. Call it once per process."""
     return Histogram(
         "peacefs_grant_waited_seconds",
-        "Waits of write sets until a chunk of theirs was granted",
+        "Waiting times of write sets until a chunk was granted",
         buckets=_WAITED_BUCKETS_S,
         registry=registry,
     )
@@ -112,12 +118,12 @@ def watch_audit(audit: AuditLog | None) -> None:
     """Publish counters of the audit log; they stay 0 without one. Call it once per process."""
     _counter(
         "peacefs_audit_records",
-        "Requests told of in the audit log",
+        "Requests recorded in the audit log",
         lambda: 0 if audit is None else audit.written,
     )
     _counter(
         "peacefs_audit_records_lost",
-        "Requests that the audit log could not be written for",
+        "Requests that could not be recorded in the audit log",
         lambda: 0 if audit is None else audit.lost,
     )
 
@@ -132,8 +138,12 @@ def watch_state(
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Publish the state of the service, and the size of its metadata. Call it once per process."""
-    _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
-    _gauge("peacefs_ready", "1 when it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
+    _gauge("peacefs_requests_held", "Requests that wait until this coordinator is ready", held)
+    _gauge(
+        "peacefs_ready",
+        "1 when this coordinator knows enough datanodes' chunks to serve",
+        lambda: cluster.ready(clock()),
+    )
     _gauge("peacefs_gc_floor_held", "1 while unknown chunks are kept, after a restore", gc_floor_held)
     _gauge("peacefs_floor_held", "Deprecated: peacefs_gc_floor_held", gc_floor_held)
     _gauge(
@@ -161,7 +171,7 @@ def watch_failover(status: Callable[[], FailoverStatus | None]) -> None:
     def of(value: Callable[[FailoverStatus], float], alone: float) -> float:
         return alone if (now := status()) is None else value(now)
 
-    _gauge("peacefs_leads", "1 when this coordinator leads", lambda: of(lambda now: now.leads, 1))
+    _gauge("peacefs_leads", "1 if this coordinator leads", lambda: of(lambda now: now.leads, 1))
     _gauge(
         "peacefs_journal_lag_entries",
         "Commits of the leader that this coordinator has still to apply",
@@ -184,8 +194,12 @@ def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantServic
     scheduling, lane, known = write_grants.scheduling, write_grants.fast_lane, write_grants.recurrences
     _gauge("peacefs_grants_in_flight", "Chunks that may be written now", lambda: len(scheduling.grants))
     _gauge("peacefs_chunks_queued", "Chunks that wait for a grant", lambda: scheduling.chunks_waiting)
-    _gauge("peacefs_recurrences_watched", "Roots and classes of writes that are watched", lambda: len(known))
-    _counter("peacefs_occurrences", "Occurrences of writes that may come back", lambda: known.occurrences_total)
+    _gauge(
+        "peacefs_recurrences_watched",
+        "Roots and classes whose writes are watched for recurrences",
+        lambda: len(known),
+    )
+    _counter("peacefs_occurrences", "Observed occurrences of watched writes", lambda: known.occurrences_total)
     _gauge(
         "peacefs_urgent_waiting_share",
         "Share of the last minute in which urgent writes waited; 0 with policies that do not measure it",
@@ -194,7 +208,7 @@ def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantServic
     _counter("peacefs_grants_given", "Grants since the start", lambda: scheduling.times.granted_total)
     _counter(
         "peacefs_grants_lapsed",
-        "Grants whose end nobody reported, given back when every datanode denied them",
+        "Grants returned without a report of their end, after every datanode denied them",
         lambda: scheduling.times.lapsed_total,
     )
     _counter("peacefs_small_chunks", "Chunks too small to wait for a grant", lambda: lane.chunks_total)
@@ -224,7 +238,7 @@ def watch_supervision(supervision: Supervision) -> None:
         "Runs that were given to a standby",
         lambda: supervision.taken_over_total,
     )
-    _counter("peacefs_agents_lost", "Agents that fell silent", lambda: supervision.lost_total)
+    _counter("peacefs_agents_lost", "Agents that became silent", lambda: supervision.lost_total)
     _counter("peacefs_supervised_runs_begun", "Runs begun for agents to start", lambda: supervision.begun_total)
     _counter(
         "peacefs_supervised_runs_failed",
@@ -256,8 +270,14 @@ class _ByLabel(Collector):
     def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
         return (
             GaugeMetricFamily("peacefs_supervised_queries", "Supervised queries", labels=["phase"]),
-            GaugeMetricFamily("peacefs_agent_runs", "Queries that an agent says it runs", labels=["agent"]),
-            GaugeMetricFamily("peacefs_agent_runs_max", "Queries that it may run at once", labels=["agent"]),
+            GaugeMetricFamily(
+                "peacefs_agent_runs", "Queries that an agent runs, by its own report", labels=["agent"]
+            ),
+            GaugeMetricFamily(
+                "peacefs_agent_runs_max",
+                "Maximum number of queries that an agent may run at the same time",
+                labels=["agent"],
+            ),
         )
 
 

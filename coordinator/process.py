@@ -75,7 +75,7 @@ def run(options: CoordinatorOptions) -> None:
         reload = partial(read_again, signer, secret_file or kept)
         uvloop.run(_serve(options, metadata, signer, described, rules, tls, reload, failover))
     except (MetadataFull, MetadataFault) as fault:
-        raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
+        raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is repaired") from None
     finally:
         if metadata is not None:
             metadata.close()

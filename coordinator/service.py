@@ -303,7 +303,7 @@ class Coordinator:
             ) from None
 
     def _background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Return the tasks of each coordinator, and the tasks of a process with files and tokens."""
+        """Return the background tasks of any coordinator, of this process's store, and of a leader."""
         yield from self._parts.background.of_any()
         yield "watching the loop", LoopWatchdog().watch()
         yield "keeping the commit record", self._keep_record()
@@ -341,7 +341,8 @@ class Coordinator:
             await asyncio.sleep(commit_record_interval_s)
             await asyncio.to_thread(self._sync_record)
             try:
-                # On the loop, which starts whoever writes the image: a page under way would not match.
+                # Do this on the event loop, which also starts the writer of the image: a page that is being
+                # written would not match.
                 self._metadata.scrub(metadata_scrub_pages)
             except MetadataFault as fault:
                 self._stop_at_once(fault)
@@ -477,19 +478,19 @@ class Coordinator:
         if file is None:
             raise BadRequest("this coordinator was started without --topology: there is no file to read again")
         self._parts.core.cluster.describe_network(await asyncio.to_thread(load_topology, file))
-        log.info("the network is that of %s as it is now", file)
+        log.info("the topology file %s was reloaded", file)
 
     def _tell_of_room(self, has_room: bool) -> None:
         if has_room:
-            log.warning("there is room on the disk of %s again: names can be changed", self._options.directory)
+            log.warning("the disk of %s has room again: names can be changed", self._options.directory)
         else:
             log.error(
-                "the disk of %s is full: nothing can be changed until there is room; names are read on",
+                "the disk of %s is full: names can be read but not changed until there is room",
                 self._options.directory,
             )
 
     def _stop_at_once(self, fault: BaseException) -> NoReturn:
-        """End the process, because a commit failed with a disk fault: none of its answers may leave."""
+        """End the process at once after a commit failed with a disk fault, so that none of its answers is sent."""
         log.critical("the metadata cannot be written (%s): stopping. Check the disk, then start again", fault)
         logging.shutdown()
         os._exit(_EXIT_AFTER_DISK_FAULT)

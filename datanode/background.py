@@ -74,7 +74,7 @@ class DatanodeTasks:
             try:
                 self._driver.run(disk_balancer.advance())
             except (PeacefsError, OSError) as fault:
-                log.warning("balancing the disks was held up and goes on if it is still wanted: %s", fault)
+                log.warning("balancing the disks failed and continues if it is still requested: %s", fault)
 
     def _keep_scrubbing(self, scrubber: Scrubber) -> None:
         rest_s = 0.0
@@ -82,7 +82,7 @@ class DatanodeTasks:
             try:
                 rest_s = self._driver.run(scrubber.advance())
             except (PeacefsError, OSError) as fault:
-                log.warning("scrubbing was held up and goes on: %s", fault)
+                log.warning("scrubbing failed and continues: %s", fault)
                 rest_s = scrub_rest_s
         with contextlib.suppress(OSError):
             self._driver.run(scrubber.stop())

@@ -47,8 +47,8 @@ log = logging.getLogger("peacefs.datanode")
 def run(options: DatanodeOptions, pace: Pace | None = None) -> None:
     """Serve until told to stop. Raises StartupError if the datanode cannot start.
 
-    Experiments pass `pace`, which replaces the store as the destination of chunks. Open files are then not shared
-    with readers, because such reads could not be slowed down.
+    Experiments pass `pace`, which wraps the store that receives chunks. Open files are then not shared with
+    readers, because such reads could not be slowed down.
     """
     log_to_stderr("datanode", options.log)
     require_tracing(options.traces)

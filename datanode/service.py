@@ -112,17 +112,17 @@ def _disk_changed(disk: Disk, replicas: int) -> None:
     match disk.state:
         case DiskState.FAILED:
             log.critical(
-                "the disk of %s has failed (%s): what it held, %d replicas as far as is known, counts as lost and "
-                "will be copied elsewhere. Replace it, then start this datanode again",
+                "the disk of %s has failed (%s): its replicas (%d, as far as known) count as lost and will be"
+                " copied from others. Replace the disk, then start this datanode again",
                 disk.directory,
                 disk.fault,
                 replicas,
             )
         case DiskState.READ_ONLY:
             log.critical(
-                "the disk of %s takes no change any more (%s): its %d replicas are still read, nothing is written "
-                "there. See what has happened to it; it is written to again when it can be, or decommission this "
-                "datanode",
+                "the disk of %s has become read-only (%s): its %d replicas are still read, but nothing is "
+                "written there. Check the disk: it is used again once it can be written; or decommission this"
+                " datanode",
                 disk.directory,
                 disk.fault,
                 replicas,
@@ -417,8 +417,8 @@ class Datanode:
         for disk in self._store.look_for_room():
             if disk.is_full:
                 log.warning(
-                    "the disk of %s is full (less than the reserve of %d bytes is left): it takes no more chunks "
-                    "until there is room, and others get them. Delete or move something, or add a disk",
+                    "the disk of %s is full (less than the reserve of %d bytes is left): new chunks go to "
+                    "other disks until there is room. Delete or move data, or add a disk",
                     disk.directory,
                     self._options.reserved_bytes,
                 )
@@ -456,7 +456,7 @@ class Datanode:
         try:
             reply: Message = await self._gateway.flush_uploads(wanted)
         except Exception:
-            log.exception("uploads could not be flushed, in a way that is a bug of this datanode")
+            log.exception("uploads could not be flushed because of a bug in this datanode")
             reply = Failure(PeacefsError.__name__, "an internal error of the datanode; its log says more")
         # On a thread, so that the event loop does not wait for the link.
         await asyncio.to_thread(respond, reply)
@@ -470,7 +470,7 @@ class Datanode:
         try:
             reply = self._driver.run(self._orders.obey(order))
         except Exception:
-            log.exception("an order of the coordinator failed in a way that is a bug of this datanode")
+            log.exception("an order of the coordinator failed because of a bug in this datanode")
             reply = Failure("PeacefsError", "an internal error of the datanode; its log says more")
         respond(reply)
         log.debug("%s took %.3f s", type(order).__name__, time.monotonic() - started_s)

@@ -2,9 +2,9 @@
 
 python examples/counting_state.py [DIRECTORY] [--keys 6000000] [--seconds 12] [--kills 2]
 
-A child counts keys, checkpoints once a second, and says how long its batches took. It is killed with
-SIGKILL; the next one loads the latest checkpoint, in which the position in the input is as old as the counts, so
-that nothing is lost or counted twice. Nothing of peacefs runs beside it; the checkpoints lie in a directory.
+A child counts keys, checkpoints once a second, and prints how long its batches took. It is killed with SIGKILL.
+The next child loads the latest checkpoint, which contains the counts and the matching position in the input, so
+nothing is lost or counted twice. It needs no cluster: the checkpoints are in a directory.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Start a cluster with `peacefs up`, then run this twice:
 
     python examples/spark_checkpoint.py [127.0.0.1:9870]
 
-It counts, per ten seconds, the rows of Spark's own rate source, for half a minute. The second run goes on where
-the first one ended: its first batch is not number 0.
+For half a minute it counts the rows of Spark's rate source in windows of ten seconds. The second run continues
+where the first one ended: its first batch is not number 0.
 
 An agent that starts it (examples/commands.toml) says with PEACEFS_CHECKPOINT where its checkpoint is.
 """

@@ -38,13 +38,13 @@ def demo(
     log: Annotated[
         Path | None, typer.Option("--input", metavar="FILE", help="An sshd log. [default: the demo's own]")
     ] = None,
-    batches: Annotated[int, typer.Option("--batches", help="The log is cut into so many.")] = 12,
+    batches: Annotated[int, typer.Option("--batches", help="Number of batches into which the log is cut.")] = 12,
     directory: Annotated[
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Working directory. [default: a temporary directory]"),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave everything there afterwards.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Only the report, as JSON, on stdout.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep all files in the working directory.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the report, as JSON, to stdout.")] = False,
 ) -> None:
     """See a Spark query survive what it should."""
     from peacefs.spark_connector.demo.app import DemoOptions, run_demo

@@ -115,7 +115,7 @@ def decode_message(prefix: Prefix, body: Bytes) -> Message:
     try:
         return _decoder.decode(body)
     except UNREADABLE as error:
-        raise ProtocolViolation(f"a frame makes no sense: {error}") from None
+        raise ProtocolViolation(f"a frame cannot be decoded: {error}") from None
 
 
 class FrameReader:

@@ -77,7 +77,7 @@ def record_length(data: Bytes, at: int = 0) -> int:
     """Return the length of the data of the record at `at`. Raises BrokenSeal if it is over the limit."""
     length: int = _LENGTH.unpack_from(data, at)[0]
     if length > sealed_record_bytes_max:
-        raise BrokenSeal("what came is not sealed as it was agreed at the handshake")
+        raise BrokenSeal("the received data is not sealed as agreed in the handshake")
     return length
 
 
@@ -96,9 +96,7 @@ class Opener:
         try:
             self._mac.decrypt(nonce, seal, data)
         except InvalidTag:
-            raise BrokenSeal(
-                "what came was changed on its way, or is not in its place: its seal does not verify"
-            ) from None
+            raise BrokenSeal("the received data was changed or reordered: its seal does not verify") from None
 
     def open(self, data: Bytes) -> bytes:
         """Add received bytes and return the data of the complete records, for asyncio protocols."""

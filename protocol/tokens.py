@@ -314,7 +314,7 @@ class Signer:
         """Return the token of an open file if it may still be renewed. Raises AccessDenied or TokenExpired."""
         token = self.verify_even_late(text, FileRead)
         if token.renewable_until_s < now_s:
-            raise TokenExpired("the file was not read for so long that it has to be opened again")
+            raise TokenExpired("the file was not read for too long: open it again")
         return token
 
     def verify_for_writing(self, text: str, now_s: float) -> FileWrite | FileLease:

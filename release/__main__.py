@@ -54,7 +54,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _date(root: Path, version: str) -> None:
-    """Write the version and the day into the tree; nothing is committed."""
+    """Write the version and the date into the files of the tree, without a commit."""
     changelog, package = root / "CHANGELOG.md", root / "peacefs" / "__init__.py"
     text = dated(changelog.read_text(), version, datetime.datetime.now(datetime.UTC).date().isoformat())
     said = package.read_text().replace(f'"{packages.version_of(root)}"', f'"{version}"')

@@ -1,4 +1,4 @@
-"""The sections of CHANGELOG.md: what is not released yet, and one for each release, the newest first."""
+"""The sections of CHANGELOG.md: unreleased changes, then one section per release, newest first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEADING = re.compile(
 
 
 class ReleaseFault(Exception):
-    """A release cannot be made like this; the message says why, and what to do."""
+    """The release cannot be made; the message says why, and what to do."""
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ Description: distributed, replicated file system for stream processors
 def build_deb(root: Path, target: Path, *, version: str = "", dependencies_from_here: bool = False) -> Path:
     """Build the package into `target`, and return its path. Raises ReleaseFault.
 
-    Dependencies are the locked ones, from the index that pip is set up with; or with `dependencies_from_here`
-    those of the interpreter that runs this, without a network, and nothing is compressed.
+    Dependencies are the locked ones, from pip's configured index. With `dependencies_from_here` they are copied
+    from this interpreter, without a network, and the package is not compressed.
     """
     version = version or packages.version_of(root)
     python = _python_version()
@@ -111,7 +111,7 @@ def _fill_environment(
 
 
 def _copy_locked(lock: Path, site: Path, python: tuple[int, int]) -> None:
-    """Copy the locked distributions that this interpreter has, with what it has compiled of them."""
+    """Copy the locked distributions of this interpreter, with their compiled files."""
     if sys.version_info[:2] != python:
         raise ReleaseFault(f"packages of this Python do not fit {_PYTHON}: run this with that")
     for name in re.findall(r"^([\w.-]+)==", lock.read_text(), re.MULTILINE):

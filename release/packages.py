@@ -52,7 +52,7 @@ def version_of(root: Path) -> str:
 
 
 def build(root: Path, target: Path) -> Built:
-    """Build both into `target`. Raises ReleaseFault with what the tool said."""
+    """Build wheel and source distribution into `target`. Raises ReleaseFault with the tool's message."""
     target.mkdir(parents=True, exist_ok=True)
     return Built(target / _built(root, "build_wheel", target), target / _built(root, "build_sdist", target))
 
@@ -111,7 +111,7 @@ def _copy(root: Path, work: Path) -> None:
 
 
 def check(built: Built, root: Path) -> None:
-    """Check that the files are what they say they are, and have all that is needed and nothing else."""
+    """Check wheel and source distribution. Raises ReleaseFault if a file is missing or must not be there."""
     check_wheel(built.wheel, root)
     with tarfile.open(built.sdist) as sdist:
         inside = {name.partition("/")[2] for name in sdist.getnames()}

@@ -1,4 +1,4 @@
-"""Try a wheel as a user would have it: in an environment of its own, with a cluster, a file, and its end."""
+"""Try a wheel as a user would: install it into a new environment, start a cluster, write a file, stop."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _TEXT = "all replicas are well\n"
 class Trial:
     """An environment with the wheel in it, and with dependencies.
 
-    Those are the locked ones, from the index that pip is set up with; or with `dependencies_from_here` those of
-    the interpreter that runs this, without a network, and without the peacefs that it may have.
+    Dependencies are the locked ones, from pip's configured index. With `dependencies_from_here` they are those of
+    this interpreter, without a network and without its peacefs.
     """
 
     def __init__(self, directory: Path, *, dependencies_from_here: bool) -> None:
@@ -57,7 +57,7 @@ class Trial:
         (packages / "dependencies.pth").write_text("".join(f"{path}\n" for path in theirs))
 
     def check_version(self, version: str) -> None:
-        """Check that the command is there, and is the release's; and that its packages come from the wheel."""
+        """Check that the command has the release's version, and that its packages come from the wheel."""
         said = self._run(str(self.program), "--version").strip()
         if said != f"peacefs {version}":
             raise ReleaseFault(f"the wheel's `peacefs --version` says {said!r}, not {version}")

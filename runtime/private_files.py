@@ -66,8 +66,8 @@ def mend(directory: Path, choose: Callable[[Path], bool] = lambda entry: True) -
     opened = [path for path in _entries(directory, choose) if _close_to_others(path)]
     if opened:
         log.warning(
-            "%s (mode %04o) and what lies in it were open to other users of this machine, in %d places: only "
-            "their owner can open them from now on",
+            "%s (mode %04o) and its contents were open to other users of this machine, in %d places: from now"
+            " on only their owner can open them",
             directory,
             before,
             len(opened),

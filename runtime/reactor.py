@@ -479,7 +479,7 @@ class Reactor:
                     self._thread, self._here = self._new_thread(self._thread.name), None
             if is_stuck:
                 log.warning(
-                    "a thread has not come back for %g s, from the disk most likely: going on without it",
+                    "a thread has been stuck for %g s, most likely in the disk: continuing without it",
                     reactor_stuck_s,
                 )
                 self._thread.start()

@@ -61,8 +61,8 @@ def read_secrets(path: Path) -> list[bytes]:
         raise StartupError(f"the cluster secret in {path} is shorter than {_CHARACTERS_MIN} characters")
     if mode & stat.S_IROTH:
         log.warning(
-            "every user of this machine can read the cluster secret %s, and do what its services can. "
-            "Where its owner runs them: chmod 600",
+            "every user of this machine can read the cluster secret %s and act as a service: run chmod 600 as"
+            " its owner",
             path,
         )
     return secrets
@@ -73,11 +73,11 @@ def read_again(signer: Signer, path: Path) -> None:
     try:
         secrets = read_secrets(path)
     except StartupError as mistake:
-        log.error("%s: going on with the secrets of before", mistake.message)
+        log.error("%s: the former secrets stay in use", mistake.message)
         return
     signer.replace(*secrets)
     names = ", ".join(secret.name.hex() for secret in signer.handshake_secrets)
-    log.info("the cluster secret was read again: signing with the first, accepting all of %s", names)
+    log.info("the cluster secret was reloaded: signing with the first line, accepting all of %s", names)
 
 
 def read_or_make_secrets(path: Path) -> list[bytes]:

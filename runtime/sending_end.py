@@ -131,7 +131,7 @@ class SendingEnd(fx.Connection):
         Raises OSError if the file cannot be reopened, BadRequest if this is not a local socket.
         """
         if not self.is_local:
-            raise BadRequest("files are shared over local sockets alone")
+            raise BadRequest("open files can be shared only over local sockets")
         head = memoryview(b"".join(self._sealed(encode(message, 0))))
         with file_for_reading(file.descriptor) as descriptor:
             frames_sent.inc()

@@ -201,9 +201,9 @@ class TlsIdentity:
         try:
             self._generation = _load(self.files, self._host)
         except StartupError as fault:
-            log.error("the TLS files have changed, and those of before stay in use: %s", fault.message)
+            log.error("the changed TLS files cannot be used, and the former ones stay in use: %s", fault.message)
             return
-        log.info("the TLS files have been read: new connections use them (%.0f days left)", self.days_left)
+        log.info("the TLS files were reloaded: new connections use them (%.0f days left)", self.days_left)
         self._warned_s = None
 
     def warn_of_expiry(self) -> None:
@@ -215,7 +215,7 @@ class TlsIdentity:
         self._warned_s = self._clock()
         until = datetime.fromtimestamp(self._generation.expires_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
         log.warning(
-            "the certificate %s %s on %s: replace it and its key, which takes no restart",
+            "the certificate %s %s on %s: replace it and its key; no restart is needed",
             self.files.certificate,
             "expires" if self.days_left > 0 else "has expired",
             until,

@@ -2,9 +2,9 @@
 
 Both ways are measured: the time that the appends and syncs of files take per MiB. Which way is faster depends on
 the machine: in a virtual machine that returns free memory to its host, the first use of a page takes many times
-longer than copying it. Most files are written in the way that was faster lately, and now and then one in the other
-way, to notice changes. The slower the other way was, the rarer. If such a trial was faster, the next files are
-trials, too, until it is clear.
+longer than copying it. Most files are written in the way that was faster lately. Now and then one file is written
+in the other way, to notice changes; the slower that way was, the less often. If such a trial was faster, the next
+files are trials too, until the result is clear.
 
 The page cache is preferred, because data written around it must be read back from the disk. So writing around it
 must be clearly faster. Operations that run at the same time share the disk. So while n of them run, 1/n of the
@@ -31,7 +31,7 @@ measured_bytes_min: Final = 4 * MIB
 #: takes more than the second share.
 _CLEARLY_FASTER: Final = 0.8
 _FASTER: Final = 0.9
-#: The median of so many measurements counts, so that one or two slow files decide nothing.
+#: Number of measurements whose median is used, so that one or two slow files change nothing.
 _MEDIAN_OF: Final = 5
 #: Before the first choice, measure each way this often.
 _AT_FIRST: Final = 3
@@ -95,8 +95,8 @@ class _Disk:
     tried_s: float = 0.0
     #: True if the next file is a trial, too, because the last trial was the faster one.
     is_surprised: bool = False
-    #: Number of operations under way, and the share of the disk's time that one of them has had that ran all the
-    #: time until `looked_s`.
+    #: Number of running operations, and the share of the disk's time that an operation would have used if it had
+    #: run all the time until `looked_s`.
     active: int = 0
     shared_s: float = 0.0
     looked_s: float = 0.0

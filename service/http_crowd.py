@@ -90,7 +90,7 @@ class HttpCrowd:
     def _say(self, now_s: float, what: str) -> None:
         if now_s - self._logged_s >= http_crowd_log_pause_s:
             self._logged_s = now_s
-            log.warning("%s, which is the limit: closing those that ask nothing, or else new ones", what)
+            log.warning("%s, which is the limit: closing idle connections, or else new ones", what)
 
     # -- what they hold ------------------------------------------------------------------------------
 

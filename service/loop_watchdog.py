@@ -37,7 +37,9 @@ _lateness = Histogram(
     registry=registry,
 )
 _longest = Gauge(
-    "peacefs_loop_lateness_longest_seconds", "The longest of these since the start", registry=registry
+    "peacefs_loop_lateness_longest_seconds",
+    "Longest lateness of the event loop since the start",
+    registry=registry,
 )
 
 _collecting = Gauge("peacefs_gc_longest_seconds", "The longest garbage collection", registry=registry)

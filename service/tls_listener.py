@@ -161,7 +161,7 @@ class TlsListener:
             return
         more = f" (and {self._unlogged} more faults like this lately)" if self._unlogged else ""
         self._logged_s, self._unlogged = now_s, 0
-        log.warning("a connection came to nothing: %s%s", what, more)
+        log.warning("a TLS handshake failed: %s%s", what, more)
 
 
 async def _peek(sock: socket.socket) -> bytes:

@@ -148,7 +148,7 @@ class QueryReporter(StreamingQueryListener):
             if fault.retriable:
                 self._put_back(query, news)
                 return
-            log.warning("nothing more is reported of %s: %s", report.location, fault.message)
+            log.warning("no more reports of %s are sent: %s", report.location, fault.message)
             del self._followed[query]
         except Exception:
             log.exception("a report of %s failed", report.location)

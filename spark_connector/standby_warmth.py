@@ -61,7 +61,9 @@ def _warm(session: SparkSession, root: str, over: threading.Event) -> None:
         _run_batches(session, scratch, over)
     except Exception as fault:
         # The standby still works; it only starts colder.
-        log.warning("the standby could not warm itself: %s", str(fault).splitlines()[0] if str(fault) else fault)
+        log.warning(
+            "the standby could not warm up its session: %s", str(fault).splitlines()[0] if str(fault) else fault
+        )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

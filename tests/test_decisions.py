@@ -43,8 +43,8 @@ def test_the_tracer_of_a_decision_runs(page: Path, tmp_path: Path, request: pyte
 
 def test_the_index_names_every_page_by_its_title() -> None:
     index = (_PAGES[0].parent / "README.md").read_text()
-    titles = [(page.name, page.read_text().splitlines()[0].partition(". ")[2]) for page in _PAGES]
-    assert re.findall(r"\((0\d+-[a-z0-9-]+\.md)\) \| (.+) \|$", index, re.MULTILINE) == titles
+    titles = [(page.read_text().splitlines()[0].partition(". ")[2], page.name) for page in _PAGES]
+    assert re.findall(r"^- \[\d+\. (.+)\]\((0\d+-[a-z0-9-]+\.md)\)$", index, re.MULTILINE) == titles
 
 
 def test_every_page_and_its_tracer_belong_together() -> None:

@@ -30,10 +30,10 @@ _FUNCTIONS = re.compile(r"\b(?:by|on)\s*\(([^)]*)\)")
 def metrics_of_the_page() -> Mapping[str, set[str]]:
     """Return the labels of each metric on the page. Another test compares the page with a running cluster."""
     found = {}
-    for line in (_ROOT / "docs" / "metrics.md").read_text().splitlines():
-        if line.startswith("| `"):
-            name, kind, labels, *_ = (cell.strip() for cell in line.removeprefix("|").split("|"))
-            found[name.strip("`")] = {*re.findall(r"`(\w+)`", labels), *(["le"] if kind == "histogram" else [])}
+    page = (_ROOT / "docs" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(\w+)(?:\{([\w, ]+)\})?`[^|]*\| (Histogram)?", page, re.MULTILINE)
+    for name, labels, histogram in rows:
+        found[name] = {*re.findall(r"\w+", labels), *(["le"] if histogram else [])}
     return found
 
 

@@ -1,7 +1,7 @@
-"""Racks of hosts as network namespaces: a cable each to their rack's bridge, one between the bridges, all shaped.
+"""Racks of hosts as network namespaces, with shaped links from host to rack and between racks.
 
-The coordinator is reached over a second network that is not shaped: at a tenth of the rate its few bytes would
-wait behind queues that are ten times as long, which no real cluster has. Needs root and iproute2.
+The coordinator is reached over a second, unshaped network: since rates are scaled down to a tenth, its few bytes
+would otherwise wait ten times as long in queues, unlike in a real cluster. Needs root and iproute2.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ import msgspec
 
 
 class WriteOrder(msgspec.Struct, frozen=True, tag="write"):
-    """A set of chunks of these sizes, to be asked for at `at_s` of the machine's monotonic clock. `exclude` are
-    datanodes that are to get no replica of it; at most `parallel` chunks are written at once. What is not `kept`
-    is deleted when it is written. `write_class` as in `NewFile`.
+    """An order to write chunks of these sizes at time `at_s` of the machine's monotonic clock. The datanodes in
+    `exclude` get no replicas. At most `parallel` chunks are written at once. Without `kept` the file is deleted
+    after it was written. `write_class` is as in `NewFile`.
     """
 
     path: str

@@ -1,7 +1,7 @@
-"""A process on an emulated host that writes when it is told: `python -m benchmarks.emulation.writer COORDINATOR`.
+"""A process on an emulated host that writes on order: `python -m benchmarks.emulation.writer COORDINATOR`.
 
-Orders come on stdin and answers go out on stdout, a line of JSON each. Orders are carried out side by side;
-answers come in the order of the orders. It ends with its stdin.
+It reads orders from stdin and writes answers to stdout, one line of JSON each. Orders are executed concurrently
+and answered in order. It ends at the end of stdin.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Bound what a native hop could gain: files of 1 KiB through our datanodes beside such chunks through hops in C.
+"""Bound what a native hop could gain: files of 1 KiB through our datanodes, and chunks through hops in C.
 
-The bare hops do what any hop has to (take, read, forward, append, sync in groups, acknowledge) and nothing else,
-so a datanode with a native hop would take longer than they do. A file whose datanodes took no longer than they do
-is the cheapest that there could be, and the ratio of the two the most that a native hop could gain (Amdahl's law).
-Both take turns on the same disk. Wants a C compiler.
+The bare hops do only what every hop must do (receive, read, forward, append, sync in groups, acknowledge), so a
+datanode with a native hop would take longer than they do. If datanodes took only as long as these hops, a file
+would be as cheap as possible; the ratio to the measured cost bounds the gain of a native hop (Amdahl's law). Both
+take turns on the same disk. Needs a C compiler.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """CEC's Figures 5 to 9: what opens cost, and what a recovery takes by Q, by U and by the period of checks.
 
-One unit, its log in a directory of this machine; the average price of items over windows of so many rows of an
-item, as in the paper. Figure 5: two items, windows of one row and of 1,000, without CEC, with tuples that are made
-and not written, and with the log; and 100,000 items with windows of 10, which open most. Throughput is rows of
-input by the time and by the processor's time, since the log is written by a thread. Figures 6 to 9: 100,000 items
-at a steady rate, windows of 10 rows, a crash in the end, then the load of the log and the replay by a unit that
-begins anew.
+One unit, with its log in a local directory, computes the average price of each item over windows of rows, as in
+the paper. Figure 5: two items with windows of 1 and of 1,000 rows, and 100,000 items with windows of 10 rows, most
+of which are open; each without CEC, with tuples that are made but not written, and with the log. Throughput is
+input rows per second and per processor second, since a thread writes the log. Figures 6 to 9: 100,000 items at a
+steady rate with windows of 10 rows, and a crash at the end; then a new unit loads the log and replays.
 
-Beside them: loads by extent, with as many items as give it; and recoveries by who chooses the windows to check.
+It also measures loads by extent, with the number of items that gives this extent, and recoveries by the choice of
+the windows to check.
 
-The paper's machines are from 2007 and its engine handles tuples one by one: shapes compare, seconds do not.
+The paper's machines are from 2007 and its engine processes tuples one by one: compare shapes, not seconds.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _ITEMS = 100_000
 _WINDOW = 10
 #: Rows per second in experiments with a crash: a rate that two cores sustain besides the log.
 _RATE = 250_000
-#: Figure 6 of the paper, by Q / open windows: extent in tuples, seconds to load, MB to replay, as its text gives
-#: them; Figure 7 by U.
+#: The numbers of the paper's text: for Figure 6 by Q / open windows, for Figure 7 by U. Each is (extent in tuples,
+#: seconds to load, MB to replay).
 _PAPER_Q = {
     1: "120,000; 3.5 s; 25 MB",
     2: "180,000; 5 s; 50 MB",

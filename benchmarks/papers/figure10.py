@@ -1,11 +1,10 @@
-"""The paper's Figure 10 on real datanodes behind shaped links, policy against policy, beside what is known of it.
+"""The paper's Figure 10 on real datanodes behind shaped links: all policies, bounds, and the paper's numbers.
 
-17 datanodes in racks of 8 and 9, each a process in a network namespace of its own, with a disk that is slow in the
-paper's way; writers in the datanodes' namespaces write sets of chunks, r = 3, all at the same moment. All
-policies take turns in one run, with the same writers. Rates and chunks are scaled down, and times given in seconds
-of the paper's cluster. The simulator gets the rates that were measured in the emulation; whether it tells policies
-apart as the emulation does is the last table. Bounds are by the rates that links and disks are held to. Needs
-root.
+17 datanodes in racks of 8 and 9, each a process in its own network namespace, with a disk as slow as the paper's.
+Writers in the datanodes' namespaces all begin to write sets of chunks, r = 3, at the same moment. The policies
+take turns in one run, with the same writers. Rates and chunks are scaled down; times are in seconds of the paper's
+cluster. The simulator gets the rates that were measured in the emulation; the last table compares both. Bounds use
+the configured rates of links and disks. Needs root.
 
     python -m benchmarks figure10 [--full | --cells 8x128,16x512]
 """

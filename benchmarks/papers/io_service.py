@@ -1,13 +1,14 @@
 """SGuard's Table 8: one client with 1 to 16 threads, and one datanode with 1 to 16 clients; writes and reads.
 
-Per client: the I/O service writes a checkpoint with so many workers, to three replicas, and reads it back (from
-three datanodes with two readers each, so that more than six workers wait). The limits are as many bare chains
-(`bare_chain`), and as many connections with `sendfile` at one end (`bare_read`). Per datanode: so many clients at
-once, each with a chunk of its own of one datanode; the limits likewise.
+Per client: the I/O service writes a checkpoint with N workers, to three replicas, and reads it back (from three
+datanodes with two readers each, so of more than six workers some wait). The limits are N bare chains
+(`bare_chain`), and N connections with `sendfile` at one end (`bare_read`). Per datanode: N clients at once, each
+with its own chunk of one datanode, and the same limits.
 
-MB/s; per client in the rows about a datanode, as in the paper, whose figures stand beside. Its network carried
-125 MB/s and each of its machines had a disk of its own; here client, datanodes and limits share one machine: the
-shape is to be compared and not the numbers. Reads are of what was just written: warm. All sides take turns.
+Results are MB/s; in the rows about a datanode they are per client, as in the paper, whose figures are beside. The
+paper's network carried 125 MB/s and each machine had its own disk; here client, datanodes and limits share one
+machine: compare shapes, not numbers. Reads come from the page cache, since the data was just written. All sides
+take turns.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """peacefs beside HDFS and SeaweedFS on this machine: names, small files, large files, micro-batches of Spark.
 
-Three datanodes each, three replicas, in processes of their own. All run at the same time, and row by row the
-systems take turns, so that a busy moment of the machine meets each. HDFS comes from Maven's artifacts and is
-spoken to by its own client in one JVM; SeaweedFS is the `weed` on the path, spoken to over HTTP; peacefs is spoken
-to by our client, and by bare sockets over WebHDFS. What is not there has a row that says so.
+Each system has three datanodes and three replicas, in separate processes. All run at the same time and take turns
+row by row, so that a busy moment of the machine affects all of them. HDFS comes from Maven's artifacts and is used
+through its own client in one JVM, SeaweedFS is the `weed` on the path and is used over HTTP, and peacefs is used
+through our client and through bare sockets with WebHDFS. A system that is missing has a row that says so.
 
-They do not promise the same, and each row says what was on a disk when it was acknowledged. Processor time is that
-of all servers of a system. Begin with `rows`, which has what is measured; `systems` has who takes part.
+Their guarantees differ, and each row says what was on a disk at the acknowledgement. Processor time is that of all
+servers of a system. Begin with `rows`, the measurements; `systems` contains the systems.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The names are the same for every system, and for HDFS's JVM (`java/HadoopLoad.java`): client 3 makes the
 directories `/m/3/0`, `/m/3/1`, ..., the empty files `/e/3/0`, ..., which it renames to `/e/3/r0`, ... and then
-deletes, and writes `/w/3/0`, .... What is looked at and read lies in `/k`, what is listed in `/listed`, and large
-files in `/l`.
+deletes, and writes `/w/3/0`, .... Files to stat and read are in `/k`, files to list in `/listed`, large files in
+`/l`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from .contest import Played
 _BEGIN, _END = "<!-- measured -->\n", "<!-- end of what was measured -->\n"
 LOADS = "The load, as `peacefs dataflow advise` measures it"
 _MIB = 1 << 20
-_LATENCIES_SHOWN = ("before p50", "before p99", "during worst", "after p99")
+#: Columns of latencies that the page shows beside the costs, by their names on the page.
+_LATENCIES_SHOWN = {"p50, ms": "before p50", "p99, ms": "before p99", "worst after a kill, ms": "during worst"}
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,10 @@ def latencies(cell: Cell, played: Played) -> dict[str, Any]:
     return row
 
 
-def _short(row: dict[str, Any]) -> dict[str, Any]:
-    """Keep the columns of a latency row that the page shows. The command prints all of them."""
-    return {name: row[name] for name in ("technique", "on", *_LATENCIES_SHOWN)}
+def _shown(cell: Cell, played: Played) -> dict[str, Any]:
+    """Return the page's row of a run: its costs and some of its latencies. The command prints all of them."""
+    late = latencies(cell, played)
+    return {**costs(cell, played), **{name: late[column] for name, column in _LATENCIES_SHOWN.items()}}
 
 
 def heading_of(query: str) -> str:
@@ -74,9 +76,7 @@ def page_text(
         mine = {cell: played for cell, played in found.items() if cell.query == query}
         parts.append(f"### {heading_of(query)}\n")
         if mine:
-            parts.append(markdown([costs(cell, played) for cell, played in mine.items()]))
-            parts.append("Latency, ms:\n")
-            parts.append(markdown([_short(latencies(cell, played)) for cell, played in mine.items()]))
+            parts.append(markdown([_shown(cell, played) for cell, played in mine.items()]))
         missing: dict[tuple[str, str], list[str]] = {}
         for cell, why in absent.items():
             if cell.query == query:

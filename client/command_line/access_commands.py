@@ -8,7 +8,7 @@ import typer
 
 from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
 
-_Recursive = Annotated[bool, typer.Option("-R", help="All below directories, too.")]
+_Recursive = Annotated[bool, typer.Option("-R", help="Include everything below directories.")]
 _Spec = (
     "user:NAME:rwx,group:NAME:r-x,mask::r--,other::---; `default:` before one is for what is made in a directory"
 )
@@ -29,7 +29,7 @@ def setfacl(
     replace: Annotated[
         str | None, typer.Option("--set", metavar="SPEC", help="Replace the whole ACL.", show_default=False)
     ] = None,
-    remove_all: Annotated[bool, typer.Option("-b", help="Remove all but the permission.")] = False,
+    remove_all: Annotated[bool, typer.Option("-b", help="Remove all entries beyond the permission.")] = False,
     remove_default: Annotated[bool, typer.Option("-k", help="Remove a directory's default ACL.")] = False,
     recursive: _Recursive = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
@@ -55,14 +55,16 @@ def getfacl(paths: Paths, recursive: _Recursive = False, coordinator: Coordinato
 def setfattr(
     paths: Paths,
     name: Annotated[
-        str | None, typer.Option("-n", metavar="NAME", help="As user.colour.", show_default=False)
+        str | None, typer.Option("-n", metavar="NAME", help="Name, such as user.colour.", show_default=False)
     ] = None,
     value: Annotated[
         str | None,
-        typer.Option("-v", metavar="VALUE", help="Text, or 0x and digits, or 0s and base64.", show_default=False),
+        typer.Option(
+            "-v", metavar="VALUE", help="Value: text, 0x and hex digits, or 0s and base64.", show_default=False
+        ),
     ] = None,
     remove: Annotated[
-        str | None, typer.Option("-x", metavar="NAME", help="Remove it.", show_default=False)
+        str | None, typer.Option("-x", metavar="NAME", help="Remove this attribute.", show_default=False)
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -82,9 +84,13 @@ def setfattr(
 
 def getfattr(
     paths: Paths,
-    name: Annotated[str | None, typer.Option("-n", metavar="NAME", help="This one.", show_default=False)] = None,
-    every: Annotated[bool, typer.Option("-d", help="All.")] = False,
-    encoding: Annotated[str, typer.Option("-e", metavar="ENCODING", help="text, hex or base64.")] = "text",
+    name: Annotated[
+        str | None, typer.Option("-n", metavar="NAME", help="Show only this attribute.", show_default=False)
+    ] = None,
+    every: Annotated[bool, typer.Option("-d", help="Show all attributes.")] = False,
+    encoding: Annotated[
+        str, typer.Option("-e", metavar="ENCODING", help="Encoding of values: text, hex or base64.")
+    ] = "text",
     recursive: _Recursive = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:

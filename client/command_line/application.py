@@ -117,7 +117,7 @@ def _options(
             "--coordinator",
             "-c",
             metavar="URL",
-            help="The same as --coordinator after a command that speaks to a coordinator.",
+            help="Address of the coordinator; the same as --coordinator after the command.",
             show_default=False,
         ),
     ] = None,
@@ -126,7 +126,7 @@ def _options(
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help="The token that says who you are, where the cluster asks. [env var: PEACEFS_TOKEN_FILE]",
+            help="File with your token, if the cluster requires one. [env var: PEACEFS_TOKEN_FILE]",
             show_default=False,
         ),
     ] = None,
@@ -136,7 +136,7 @@ def _options(
             "--ca-file",
             metavar="FILE",
             envvar=CA_FILE_VARIABLE,
-            help="The CA to trust where the coordinator is https:// or swebhdfs://. [default: the system's CAs]",
+            help="The CA to trust for https:// and swebhdfs://. [default: the system's CAs]",
             show_default=False,
         ),
     ] = None,
@@ -145,8 +145,8 @@ def _options(
         typer.Option(
             "--directory",
             metavar="DIR",
-            help="Ask the coordinator of this directory as its administrator, over its local socket: the same as "
-            "-c unix:DIR. Its user and root may.",
+            help="Call the coordinator of this directory as its administrator, over its local socket; the same"
+            " as -c unix:DIR. Only its user and root may.",
             show_default=False,
         ),
     ] = None,
@@ -156,7 +156,7 @@ def _options(
             "--traces",
             metavar="URL|FILE",
             envvar="PEACEFS_TRACES",
-            help="Trace what the command asks, to an OTLP collector or into a file.",
+            help="Trace the command's requests, to an OTLP collector or into a file.",
             show_default=False,
         ),
     ] = None,
@@ -175,7 +175,8 @@ def _options(
     if asked is not None:
         if context.invoked_subcommand not in _asking(context.command):
             raise typer.BadParameter(
-                f"{context.invoked_subcommand} asks no coordinator as clients do", param_hint="--coordinator"
+                f"{context.invoked_subcommand} is no client of a coordinator: leave out this option",
+                param_hint="--coordinator",
             )
         for variable in COORDINATOR_VARIABLES:
             os.environ[variable] = asked

@@ -26,7 +26,9 @@ temporary_age_hours_default: Final = 24.0
 
 
 datanodes = typer.Typer(
-    help="Show datanodes, take them out of service and back.", no_args_is_help=True, rich_markup_mode=None
+    help="Show datanodes, take them out of service, and put them back.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 chunks = typer.Typer(help="Explain a chunk.", no_args_is_help=True, rich_markup_mode=None)
 _Datanodes = Annotated[
@@ -35,7 +37,7 @@ _Datanodes = Annotated[
         metavar="DATANODE", show_default=False, help="An id, its beginning, or HOST:PORT as `ls` shows them."
     ),
 ]
-_AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
 def up(
@@ -73,8 +75,8 @@ def up(
             "--node-port",
             min=0,
             max=65535,
-            help="The coordinator's port for agents and datanodes; 0 for a free one. [default: the one of before; "
-            f"in a new DIR {coordinator_node_port_default}, or with --port 0 a free one]",
+            help="The coordinator's port for agents and datanodes; 0 for a free one. [default: that of the "
+            f"previous run; in a new DIR {coordinator_node_port_default}, or with --port 0 a free one]",
             show_default=False,
         ),
     ] = None,
@@ -85,7 +87,7 @@ def up(
     ] = False,
     standby: Annotated[
         bool,
-        typer.Option("--standby", help="Two coordinators, one of which leads, and the etcd that they need."),
+        typer.Option("--standby", help="Run two coordinators, one as a standby, and the etcd that they need."),
     ] = False,
 ) -> None:
     """Run a whole cluster on this machine.
@@ -108,19 +110,23 @@ def up(
 
 def fsck(
     path: Annotated[str, typer.Argument(metavar="[PATH]", show_default=False)] = "/",
-    every_file: Annotated[bool, typer.Option("--files", help="Healthy files too.")] = False,
+    every_file: Annotated[bool, typer.Option("--files", help="Show healthy files, too.")] = False,
     only_corrupt: Annotated[
-        bool, typer.Option("--list-corrupt", help="Only chunks that are missing or have a corrupt replica.")
+        bool, typer.Option("--list-corrupt", help="Show only chunks that are missing or have a corrupt replica.")
     ] = False,
     temporary: Annotated[
         bool,
-        typer.Option("--temporary", help="List the temporary files that writers have left, and nothing else."),
+        typer.Option("--temporary", help="List only temporary files that writers have left behind."),
     ] = False,
     older_than: Annotated[
         float,
-        typer.Option("--older-than", metavar="HOURS", min=0, help="With --temporary: unchanged for so long."),
+        typer.Option(
+            "--older-than", metavar="HOURS", min=0, help="With --temporary: only files unchanged for this long."
+        ),
     ] = temporary_age_hours_default,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, the summary last.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line, the summary last.")
+    ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Check the replicas of every file.
@@ -133,7 +139,9 @@ def fsck(
 
     if temporary:
         if every_file or only_corrupt:
-            raise typer.BadParameter("it goes with --older-than and --json only", param_hint="--temporary")
+            raise typer.BadParameter(
+                "it can be combined only with --older-than and --json", param_hint="--temporary"
+            )
         with open_session("fsck", coordinator) as session, session.errors.about(path):
             list_temporary(session, path, older_than, as_json=as_json)
         return
@@ -142,7 +150,7 @@ def fsck(
 
 
 def report(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Show the cluster and its datanodes."""
@@ -152,20 +160,20 @@ def report(
 
 
 def schedule(
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second, until Ctrl-C.")] = False,
     policy: Annotated[
         str | None,
         typer.Option(
             "--policy",
             metavar="NAME",
-            help="Let express, timely, paper, random or flow decide until the coordinator restarts.",
+            help="Use this policy until the coordinator restarts: express, timely, paper, random or flow.",
             show_default=False,
         ),
     ] = None,
     recurrences: Annotated[
         bool, typer.Option("--recurrences", help="Show recurring writes and their periods instead.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Show waiting and running writes of chunks.
@@ -185,7 +193,7 @@ def balance(
             metavar="PERCENT",
             min=0,
             max=100,
-            help="Allowed distance of a datanode's (or, with --disks, a disk's) use from that of all.",
+            help="Allowed difference between the use of a datanode (or, with --disks, a disk) and the mean use.",
         ),
     ] = balance_threshold_percent_default,
     rate: Annotated[
@@ -194,17 +202,17 @@ def balance(
             "--rate",
             metavar="BYTES",
             min=balance_bytes_per_second_min,
-            help="Rate at which each datanode sends, and receives; with --disks, at which it moves.",
+            help="Maximum rate at which each datanode sends, receives or (with --disks) moves data.",
         ),
     ] = balance_bytes_per_second_default,
     disks: Annotated[
-        bool, typer.Option("--disks", help="Between the disks of each datanode, as `hdfs diskbalancer`.")
+        bool, typer.Option("--disks", help="Balance the disks of each datanode, as `hdfs diskbalancer`.")
     ] = False,
     nodes: Annotated[
         list[str] | None,
-        typer.Option("--node", metavar="NODE", help="With --disks: only of this datanode; may be repeated."),
+        typer.Option("--node", metavar="NODE", help="With --disks: balance only this datanode; may be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The result as a JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as a JSON object.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Move replicas from fuller datanodes to emptier ones.
@@ -217,7 +225,7 @@ def balance(
 
     style = BalanceStyle(threshold, rate, as_json)
     if nodes and not disks:
-        raise typer.BadParameter("--node is of use with --disks alone: between datanodes all take part")
+        raise typer.BadParameter("--node needs --disks: without it all datanodes take part")
     if disks:
         from .disk_balance import balance_disks
 
@@ -228,9 +236,9 @@ def balance(
 @chunks.command()
 def explain(
     chunk: Annotated[
-        str, typer.Argument(metavar="ID", show_default=False, help="Its id, such as 1-2a, as fsck shows it.")
+        str, typer.Argument(metavar="ID", show_default=False, help="Chunk id, such as 1-2a, as fsck shows it.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Explain the state of a chunk.
@@ -245,7 +253,7 @@ def explain(
 
 @datanodes.command("ls")
 def list_datanodes(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """List datanodes and their admin state.
@@ -279,7 +287,7 @@ def recommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINAT
 
 @datanodes.command()
 def credentials(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Show the credential of each datanode id."""
@@ -329,7 +337,10 @@ def maintenance(
     hours: Annotated[
         float,
         typer.Option(
-            "--hours", min=0, max=maintenance_hours_max, help="Time for which their replicas are waited for."
+            "--hours",
+            min=0,
+            max=maintenance_hours_max,
+            help="Time for which the replicas of these datanodes are not copied.",
         ),
     ] = maintenance_hours_default,
     coordinator: Coordinator = DEFAULT_COORDINATOR,

@@ -21,7 +21,8 @@ _Snapshot = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 def prepare(
     users: Annotated[
-        list[str] | None, typer.Argument(metavar="[USER]...", show_default=False, help="Users who get a home.")
+        list[str] | None,
+        typer.Argument(metavar="[USER]...", show_default=False, help="Users for whom to make a home directory."),
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -41,9 +42,11 @@ def prepare(
 
 def count(
     paths: Paths,
-    quotas: Annotated[bool, typer.Option("--quotas", "-q", help="Quotas and what is left of them first.")] = False,
-    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    quotas: Annotated[
+        bool, typer.Option("--quotas", "-q", help="Show quotas, and what is left of them, first.")
+    ] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Show sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Count directories, files and bytes.
@@ -62,8 +65,8 @@ def du(
     summary: Annotated[
         bool, typer.Option("--summary", "-s", help="Show one line for each PATH as a whole.")
     ] = False,
-    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Show sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Show the size of files, without and with replicas.
@@ -80,8 +83,8 @@ def df(
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="PATH", help="[default: /]", show_default=False)
     ] = None,
-    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Show sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Show the total, used and free space of the cluster.
@@ -99,7 +102,12 @@ def quota_set(
     paths: Paths,
     names: Annotated[
         int | None,
-        typer.Option("--names", metavar="N", min=1, help="Files and directories, DIR itself among them."),
+        typer.Option(
+            "--names",
+            metavar="N",
+            min=1,
+            help="Limit on the number of files and directories, including DIR itself.",
+        ),
     ] = None,
     space: Annotated[
         str | None,
@@ -119,8 +127,10 @@ def quota_set(
 @quotas.command("clear")
 def quota_clear(
     paths: Paths,
-    names: Annotated[bool, typer.Option("--names", help="Only that of files and directories.")] = False,
-    space: Annotated[bool, typer.Option("--space", help="Only that of bytes.")] = False,
+    names: Annotated[
+        bool, typer.Option("--names", help="Remove only the quota of files and directories.")
+    ] = False,
+    space: Annotated[bool, typer.Option("--space", help="Remove only the quota of bytes.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Remove quotas: both, unless one is named."""

@@ -18,41 +18,42 @@ transfer_jobs_default: Final = 4
 transfer_jobs_max: Final = 64
 
 
-_Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]
+_Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="Include everything below directories.")]
 _Anyway = Annotated[
     bool, typer.Option("--recursive", "-r", "-R", help="Include directories, as without this option.")
 ]
-_Force = Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")]
+_Force = Annotated[bool, typer.Option("--force", "-f", help="Replace existing files.")]
 _Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Pass over files that are there with the same length and modification time, replace others, and keep "
-        "that time in copies.",
+        help="Skip existing files of the same length and modification time, replace others, and give copies "
+        "the time of their source.",
     ),
 ]
 _Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", metavar="N", min=1, max=transfer_jobs_max, help="Files copied at once.")
+    int,
+    typer.Option(
+        "--jobs", "-j", metavar="N", min=1, max=transfer_jobs_max, help="Number of files to copy at the same time."
+    ),
 ]
 _BlockSize = Annotated[
     str,
-    typer.Option(
-        "--block-size", metavar="BYTES", help="Where files are cut into chunks, up to 64m.", show_default=False
-    ),
+    typer.Option("--block-size", metavar="BYTES", help="Chunk size, up to 64m.", show_default=False),
 ]
-_TransferJson = Annotated[bool, typer.Option("--json", help="One JSON object a file, and a summary.")]
+_TransferJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per file, and a summary.")]
 
 
 def ls(
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="PATH", help="[default: the home directory]", show_default=False)
     ] = None,
-    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List directories in directories.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List subdirectories recursively.")] = False,
     directory: Annotated[
-        bool, typer.Option("--directory", "-d", help="List directories themselves, not what is in them.")
+        bool, typer.Option("--directory", "-d", help="List directories themselves, not their contents.")
     ] = False,
-    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Show sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """List files and directories."""
@@ -72,7 +73,7 @@ def stat(
             "%u owner, %g group, %a and %A permission, %x and %X last access.",
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Show the metadata of paths."""
@@ -152,7 +153,7 @@ def cat(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
 def tail(
     paths: Paths,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Continue with what is appended to one file, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Also write what is appended to the file, until Ctrl-C.")
     ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -211,11 +212,11 @@ def find(
     names: Annotated[
         list[str] | None,
         typer.Option(
-            "--name", "-name", metavar="PATTERN", help="Only names that match. May be given several times."
+            "--name", "-name", metavar="PATTERN", help="Print only names that match. May be given several times."
         ),
     ] = None,
     names_of_any_case: Annotated[
-        list[str] | None, typer.Option("--iname", "-iname", metavar="PATTERN", help="The same, ignoring case.")
+        list[str] | None, typer.Option("--iname", "-iname", metavar="PATTERN", help="As -name, but ignore case.")
     ] = None,
     zeros: Annotated[
         bool, typer.Option("--print0", "-print0", help="End each path with a zero byte instead of a new line.")
@@ -249,8 +250,8 @@ def mv(
 def cp(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Include directories.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace existing files.")] = False,
     preserve: Annotated[
         bool, typer.Option("--preserve", "-p", help="Keep times and, for a superuser, owners and groups.")
     ] = False,
@@ -268,10 +269,10 @@ def cp(
 
 def rm(
     paths: Paths,
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Include directories.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Succeed even if nothing matches.")] = False,
     skip_trash: Annotated[
-        bool, typer.Option("--skip-trash", "-skipTrash", help="Delete for good at once.")
+        bool, typer.Option("--skip-trash", "-skipTrash", help="Delete for good, without the trash.")
     ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -288,7 +289,7 @@ def rm(
 
 def expunge(
     immediate: Annotated[
-        bool, typer.Option("--immediate", "-immediate", help="Delete everything in it, however new.")
+        bool, typer.Option("--immediate", "-immediate", help="Delete everything in the trash, however new.")
     ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -315,11 +316,11 @@ def mkdir(
 
 def ask_about_path(
     path: Annotated[str, typer.Argument(metavar="PATH", show_default=False)],
-    exists: Annotated[bool, typer.Option("-e", help="Is it there?")] = False,
-    directory: Annotated[bool, typer.Option("-d", help="Is it a directory?")] = False,
-    file: Annotated[bool, typer.Option("-f", help="Is it a file?")] = False,
-    filled: Annotated[bool, typer.Option("-s", help="Is it a file that is not empty?")] = False,
-    empty: Annotated[bool, typer.Option("-z", help="Is its length 0?")] = False,
+    exists: Annotated[bool, typer.Option("-e", help="Test whether the path exists.")] = False,
+    directory: Annotated[bool, typer.Option("-d", help="Test whether it is a directory.")] = False,
+    file: Annotated[bool, typer.Option("-f", help="Test whether it is a file.")] = False,
+    filled: Annotated[bool, typer.Option("-s", help="Test whether it is a file that is not empty.")] = False,
+    empty: Annotated[bool, typer.Option("-z", help="Test whether its length is 0.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Test a path; the exit status is the answer.
@@ -363,7 +364,9 @@ def setrep(
 
 
 def chmod(
-    mode: Annotated[str, typer.Argument(metavar="MODE", show_default=False, help="750, or u=rwx,g=rx,o=.")],
+    mode: Annotated[
+        str, typer.Argument(metavar="MODE", show_default=False, help="Mode, such as 750 or u=rwx,g=rx,o=.")
+    ],
     paths: Paths,
     recursive: _Recursive = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,

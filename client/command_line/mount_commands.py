@@ -13,7 +13,10 @@ from .options import DEFAULT_COORDINATOR, Coordinator
 def mount(
     directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False, help="An existing directory.")],
     background: Annotated[
-        bool, typer.Option("--background", "-b", help="Return when it is mounted; `umount DIR` ends it.")
+        bool,
+        typer.Option(
+            "--background", "-b", help="Return once the directory is mounted; `umount DIR` ends the mount."
+        ),
     ] = False,
     options: Annotated[
         list[str] | None,

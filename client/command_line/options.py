@@ -27,7 +27,7 @@ Coordinator = Annotated[
         envvar=list(COORDINATOR_VARIABLES),
         metavar="URL",
         help="Address of the coordinator: http://host:port, https:// for TLS, or unix:DIR for administrators on "
-        "its machine. Paths that are webhdfs:// or swebhdfs:// URIs name their own.",
+        "its machine. Paths that are webhdfs:// or swebhdfs:// URIs contain the address.",
     ),
 ]
 DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
@@ -38,15 +38,15 @@ TrashMinutes = Annotated[
         metavar="N",
         min=0,
         max=trash_minutes_max,
-        help="Least time that files removed by `peacefs rm` stay in their user's trash; 0 for no trash.",
+        help="Minimum time that files removed by `peacefs rm` stay in the user's trash; 0 for no trash.",
     ),
 ]
 Authentication = Annotated[
     AuthenticationMode | None,
     typer.Option(
         "--authentication",
-        help="Authentication of callers: simple trusts names, token wants a token (`peacefs token`). "
-        "[default: simple where only this machine reaches it, else token]",
+        help="Authentication of callers: simple believes user names, token requires a token (`peacefs token`)."
+        " [default: simple if only this machine reaches the coordinator, else token]",
         show_default=False,
     ),
 ]

@@ -56,7 +56,7 @@ def parse_size(text: str) -> int:
         raise BadRequest(f"`{text}' is no number of bytes: try 1000, 64m or 10g")
     size = int(found[1]) << (10 * _LETTERS.index(found[2].lower() or " "))
     if size > _BYTES_MAX:
-        raise BadRequest(f"`{text}' is more than can be counted")
+        raise BadRequest(f"`{text}' is too large")
     return size
 
 

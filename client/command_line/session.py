@@ -33,7 +33,7 @@ class FilePlace:
         try:
             self.path.encode()
         except UnicodeEncodeError:
-            raise BadRequest("the name is not UTF-8, as names here are") from None
+            raise BadRequest("the name is not UTF-8; names in peacefs must be") from None
 
     def child(self, name: str) -> FilePlace:
         return FilePlace(self.files, posixpath.join(self.path, name), posixpath.join(self.text, name))

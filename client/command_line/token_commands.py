@@ -24,7 +24,7 @@ tokens = typer.Typer(
     rich_markup_mode=None,
 )
 clients = typer.Typer(
-    help="OAuth2 clients: programs that fetch their tokens.",
+    help="Manage OAuth2 clients: programs that fetch their own tokens.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -45,9 +45,9 @@ def _seconds(text: str | float) -> float:
 
 
 _User = Annotated[
-    str, typer.Option("--user", "-u", metavar="USER", help="The user that its bearer is to the cluster.")
+    str, typer.Option("--user", "-u", metavar="USER", help="The user as whom the bearer of the token acts.")
 ]
-_Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @tokens.command()
@@ -60,7 +60,8 @@ def create(
     administrator: Annotated[
         bool,
         typer.Option(
-            "--administrator", help="It may administer the cluster, and act for others. For superusers alone."
+            "--administrator",
+            help="Let the token administer the cluster and act for other users. For superusers only.",
         ),
     ] = False,
     as_json: _Json = False,
@@ -108,7 +109,9 @@ def list_tokens(as_json: _Json = False, coordinator: Coordinator = DEFAULT_COORD
 
 @tokens.command()
 def revoke(
-    token_id: Annotated[str, typer.Argument(metavar="ID", show_default=False, help="As `list` shows it.")],
+    token_id: Annotated[
+        str, typer.Argument(metavar="ID", show_default=False, help="Token id, as `list` shows it.")
+    ],
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Revoke a token.
@@ -124,7 +127,7 @@ def revoke(
 @tokens.command("rotate-keys")
 def rotate_keys(
     end_all: Annotated[
-        bool, typer.Option("--end-all", help="End all tokens that were signed before, as after a theft.")
+        bool, typer.Option("--end-all", help="Invalidate all tokens signed before, for example after a theft.")
     ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:

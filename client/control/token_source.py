@@ -69,7 +69,7 @@ class TokenSource:
 
     @property
     def user(self) -> str | None:
-        """The user named in the token, unverified; None without a token."""
+        """The user named in the token, unverified; None without a token. Raises BadRequest."""
         token = self.current()
         if not token:
             return None

@@ -150,7 +150,7 @@ class MountedTree:
             return None if file is None else (file, self._opened(file, flags, caller))
 
     def _opened_first(self, path: str, flags: int, caller: Caller) -> tuple[OpenFile, int]:
-        """Open a file of the cluster, or the one that another process has opened meanwhile."""
+        """Open a file of the cluster. If another process has opened it meanwhile, return that open file."""
         try:
             status = self._lookups.fresh_status(path)
         except FileNotFound as error:

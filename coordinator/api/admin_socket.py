@@ -72,7 +72,7 @@ def is_own_user(transport: asyncio.BaseTransport) -> bool:
     _pid, uid, _gid = _CREDENTIALS.unpack(raw)
     if uid in (0, os.geteuid()):
         return True
-    log.warning("user id %d tried the administrators' socket and was turned away", uid)
+    log.warning("user id %d was refused at the administrators' socket", uid)
     return False
 
 

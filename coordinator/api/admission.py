@@ -47,7 +47,7 @@ class Admission:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests under way, without those that are always admitted."""
+        """The number of running requests, except those that are always admitted."""
         return self._shares.total
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

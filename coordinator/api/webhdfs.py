@@ -280,7 +280,7 @@ class WebHdfs:
     async def _get_delegation_token(self, asked: GetDelegationToken, scope: Scope) -> Answer:
         caller = caller_of(scope)
         if self._delegation is None or caller is None:
-            # As HDFS without security does; its clients go on without a token.
+            # HDFS without security answers in the same way, and its clients continue without a token.
             return json_answer({"Token": None})
         service = asked.service or _service(scope)
         token = await self._delegation.give(caller, asked.user, asked.renewer, service, asked.kind or KIND)

@@ -39,7 +39,8 @@ class KeyFile:
             return SigningKey.from_pem(pem)
         except ValueError as error:
             raise StartupError(
-                f"{self._path} holds no key ({error}): delete it, and another is made; tokens stay good"
+                f"{self._path} holds no key ({error}): delete it, and a new key is made; existing tokens stay "
+                "valid"
             ) from None
 
     def write(self, key: SigningKey) -> None:

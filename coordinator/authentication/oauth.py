@@ -102,7 +102,8 @@ class OAuthClients:
         check_account_name("user", user)
         if not granted_token_min_s <= token_s <= granted_token_max_s:
             raise BadRequest(
-                f"what a client is granted lives from {granted_token_min_s:g} to {granted_token_max_s:g} s"
+                f"the lifetime of a client's tokens must be from {granted_token_min_s:g} to "
+                f"{granted_token_max_s:g} s"
             )
         if len(self._tokens.book.clients) >= oauth_clients_max:
             raise Overloaded(f"there are {oauth_clients_max} OAuth2 clients, which is the limit")

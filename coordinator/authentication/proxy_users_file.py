@@ -33,7 +33,7 @@ def reload_proxy_users(file: Path | None, proxy_users: ProxyUsers) -> None:
     try:
         rules = read_proxy_users(file)
     except StartupError as mistake:
-        log.error("%s; those of before stay in force", mistake.message)
+        log.error("%s; the former rules stay in force", mistake.message)
         return
     proxy_users.replace(rules)
     log.info("%d services may act for others", len(rules))

@@ -26,7 +26,7 @@ from .book import CredentialBook
 from .key_file import KeyFile
 
 bearer_token_max_s: Final = 366 * 86_400.0
-# The number of listed tokens, and of revocations, all of which every datanode is told.
+# Maximum number of listed tokens, and of revocations. Every datanode gets all revocations.
 issued_tokens_max: Final = 10_000
 revoked_tokens_max: Final = 10_000
 # How often expired credentials are removed.
@@ -92,7 +92,8 @@ class Tokens:
         check_account_name("user", user)
         if not bearer_token_min_s <= lifetime_s <= bearer_token_max_s:
             raise BadRequest(
-                f"a token lives from {bearer_token_min_s:g} s to {bearer_token_max_s / 86_400:g} days"
+                f"the lifetime of a token must be from {bearer_token_min_s:g} s to "
+                f"{bearer_token_max_s / 86_400:g} days"
             )
         if is_administrator and not self._callers.of(user).is_superuser:
             raise BadRequest(
@@ -100,7 +101,7 @@ class Tokens:
                 "those in the group supergroup (--group supergroup=...)"
             )
         if len(self.book.issued) >= issued_tokens_max:
-            raise Overloaded(f"{issued_tokens_max} tokens that were made are not over yet, which is the limit")
+            raise Overloaded(f"{issued_tokens_max} tokens have not expired yet, which is the limit")
         token = self.mint(user, lifetime_s, is_administrator=is_administrator)
         await self.book.change([IssuedToken(token.id, user, is_administrator, self.now_ms(), token.ends_ms)])
         return token
@@ -148,7 +149,7 @@ class Tokens:
     async def rotate(self, *, end_all: bool) -> None:
         """Sign with a new key from now on. With `end_all`, all earlier tokens become invalid.
 
-        Raises ServiceUnready if the change fails; then the old key goes on signing.
+        Raises ServiceUnready if the change fails; the old key then continues to sign.
         """
         async with self._rotating:
             key = SigningKey.generate()

@@ -89,7 +89,7 @@ class EpochService:
         if is_older and self.epoch() != before:
             log.warning(
                 "datanode %s has seen epoch %d, this metadata was of epoch %d: it was restored from a backup. "
-                "Chunks that it does not know are kept until the floor is released; the epoch is %d now",
+                "Chunks that it does not know are kept until the GC floor is released; the epoch is now %d",
                 node,
                 epoch,
                 before,
@@ -113,8 +113,8 @@ class EpochService:
             return None
         counts = self._core.cluster.chunks.unreferenced.counts(self.epoch())
         log.warning(
-            "the floor was released: %d chunks of earlier epochs that no file refers to will be deleted in %.0f "
-            "minutes, but for those that writers say that they hold",
+            "the GC floor was released: %d chunks of earlier epochs that no file refers to will be deleted in"
+            " %.0f minutes, except those that writers still hold",
             counts.chunks_of_earlier_epochs,
             unreferenced_chunk_kept_s / 60,
         )
@@ -125,5 +125,5 @@ class EpochService:
         accepted = await self._commit(lambda tx: tx.accept_lost_commits())
         self.lacks_commits = self._reader.lacks_commits()
         if accepted:
-            log.warning("the loss of commits was accepted: names can be changed again. The floor stays held")
+            log.warning("the loss of commits was accepted: names can be changed again. The GC floor stays held")
         return accepted

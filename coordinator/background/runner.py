@@ -1,6 +1,6 @@
 """Runs background tasks on the event loop. If a task fails, the whole service must stop.
 
-Otherwise the service would go on answering while, for example, nothing is repaired any more.
+Otherwise the service would continue to answer although, for example, nothing is repaired any more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TaskRunner:
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (fault := task.exception()) is not None:
-                log.critical("a background task failed: stopping. It was %s", task.get_name(), exc_info=fault)
+                log.critical("stopping: the background task %s failed", task.get_name(), exc_info=fault)
                 self.has_failed = True
                 on_failure()
 

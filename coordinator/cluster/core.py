@@ -248,7 +248,7 @@ class Cluster:
             self._note(self._ticked_s, ReplicaEvent.COPY_FAILED, chunk, copy.target)
 
     def proven(self, question: Question, answer: Message) -> None:
-        """Take in a datanode's answer to a question; a Failure if it gave none."""
+        """Process a datanode's answer to a question, or a Failure if there was no answer."""
         self.possession.answered(question, answer)
 
     def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica], note: Note) -> list[Order]:
@@ -302,7 +302,7 @@ class Cluster:
     # -- what an operator says ---------------------------------------------------------------------
 
     def describe_network(self, described: Topology) -> None:
-        """Take the administrator's new description, which may move datanodes to other racks.
+        """Use a new description of the network by the administrator. It may move datanodes to other racks.
 
         Raises InvalidTopology, and changes nothing, if a datanode has the name of a switch.
         """

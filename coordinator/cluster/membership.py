@@ -220,7 +220,7 @@ class AdminState(Enum):
     IN_MAINTENANCE = "in maintenance"
 
 
-#: Keys are the operator's decision, and whether the datanode is drained, so that no chunk needs it any more.
+#: Counts by the operator's decision and by whether the datanode is drained (no chunk needs it any more).
 ADMIN_STATES = {
     (Mode.IN_SERVICE, False): AdminState.IN_SERVICE,
     (Mode.IN_SERVICE, True): AdminState.IN_SERVICE,

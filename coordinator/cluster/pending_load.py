@@ -1,7 +1,8 @@
 """Pending load: chunks that were placed a moment ago and that no heartbeat of their datanodes reflects yet. Pure.
 
 As in HDFS, each heartbeat reports what the datanode is receiving and sending. A placed chunk is counted here until
-a heartbeat can include it, so that a burst spreads over datanodes. A writer that never comes counts no longer.
+a heartbeat can include it, so that a burst spreads over datanodes. After `pending_load_s` a placed chunk no longer
+counts, even if its writer never came.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
 
-# However busy the cluster is, one repair copy goes on for this many datanodes, and at least one in all.
+# Even in a busy cluster, one repair copy per this many datanodes may run, and at least one in total.
 nodes_per_repair_floor: Final = 8
 repairs_in_flight_per_node: Final = 2
 

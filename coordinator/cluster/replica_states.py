@@ -58,7 +58,7 @@ class ReplicaEvent(IntEnum):
     FOUND_CORRUPT = auto()
     #: The datanode has not confirmed in time a replica that others reported.
     OVERDUE = auto()
-    #: The datanode is dead or registers again; is down for maintenance; is not waited for any more.
+    #: The datanode died or registers again; is away for maintenance; was awaited for too long.
     NODE_LOST = auto()
     NODE_AWAY = auto()
     NODE_GIVEN_UP = auto()

@@ -61,9 +61,9 @@ class Door:
     def refusal(self, *, is_read: bool) -> ServiceUnready | None:
         """Return why this coordinator may not send an answer that it has; None if it may.
 
-        Check it when the answer is sent: the process may have been stopped for long since it let the call through,
-        and another one may have led. Changes are fenced by the journal. A call that changed nothing counts as a
-        read.
+        Check this again when the answer is sent: the process may have been suspended since it admitted the call,
+        and another coordinator may have led meanwhile. The journal fences changes. A call that changed nothing
+        counts as a read.
         """
         if not is_read:
             return None
@@ -115,7 +115,7 @@ class HttpDoor:
         await self._app(scope, receive, self._while_it_leads(scope, send))
 
     def _while_it_leads(self, scope: Scope, send: Send) -> Send:
-        """Refuse to send what was read before this process was stopped for long, because others may have led."""
+        """Refuse to send what was read before a long suspension, because another coordinator may have led."""
         is_refused = False
 
         async def send_if_it_leads(message: Message) -> None:

@@ -21,7 +21,7 @@ class Leadership:
     """One coordinator's knowledge of who leads. Used from one event loop only."""
 
     def __init__(self, clock: Callable[[], float], me: Member | None) -> None:
-        """Without `me` there is only one coordinator, which always leads."""
+        """If `me` is None, there is only one coordinator, which always leads."""
         self.clock = clock
         self.me = me
         self.leads = me is None
@@ -46,7 +46,7 @@ class Leadership:
         self._confirmed_s = float("-inf")
 
     def seen(self, leader: Member | None) -> None:
-        """Note who leads now; None for nobody."""
+        """Record the present leader, or None if there is none."""
         self.leader = leader
         self._seen_s = self.clock()
 

@@ -102,9 +102,9 @@ class FailoverProcess:
         return sorted(name for name in there if me is None or name != me.name)
 
     async def hand_over(self, stop: Callable[[], object]) -> str:
-        """Have another coordinator lead; return its name. `stop` ends this process, which restarts as a standby.
+        """Make another coordinator lead; return its name. `stop` ends this process, which restarts as a standby.
 
-        Raises Standby, BadRequest; then this coordinator leads on, or did not lead.
+        Raises Standby if this coordinator does not lead; BadRequest if it continues to lead.
         """
         # The caller may disconnect, but the hand-over must not stop half-way.
         handing = asyncio.ensure_future(self._hand_over(stop))
@@ -113,16 +113,16 @@ class FailoverProcess:
     async def _hand_over(self, stop: Callable[[], object]) -> str:
         assert self.failover is not None
         leader = await self.failover.hand_over()
-        log.warning("%s leads now: stopping, to be started again as a standby", leader.name)
+        log.warning("stopping: %s leads now. Restart this coordinator as a standby", leader.name)
         asyncio.get_running_loop().call_later(_ANSWERED_WITHIN_S, stop)
         return leader.name
 
     def close(self) -> None:
-        """Give the lease back, so that another coordinator can lead at once."""
+        """Release the lease, so that another coordinator can lead at once, and close the journal."""
         try:
             self._journal.resign()
         except (JournalUnsure, JournalRefused) as problem:
-            log.info("the lease was not given back, and ends by itself: %s", problem)
+            log.info("the lease was not released and will expire: %s", problem)
         self._journal.close()
 
 

@@ -1,8 +1,8 @@
 """Follows the journal until nobody leads, then takes over and renews the lease.
 
 The order of a takeover makes it safe. First comes the lease, so that only one coordinator tries. Next is the
-epoch, after which no other coordinator can append. Then the remaining entries are read; they are the last. An
-epoch of the store is the first entry of the new leader.
+epoch, after which no other coordinator can append. Then the remaining entries are read; they are the last. The new
+leader's first entry is an epoch of the store.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from .leadership import Leadership
 from .standings import Run, Standings, journal_kept_bytes, journal_read_entries
 
 leader_renew_interval_s: Final = 0.5
-# Interval in which a leader that hands over looks for the new leader, and time after which it leads on if there is
-# none.
+# How often a leader that hands over looks for the new leader, and after how long without one it continues to lead.
 hand_over_poll_s: Final = 0.05
 hand_over_wait_s: Final = 5.0
 # Interval in which coordinators state their progress, and trim entries that all coordinators have.
@@ -51,7 +50,7 @@ class Follower(Protocol):
     """The coordinator that stands by or leads, as failover uses it."""
 
     def changed(self, touched: Touched) -> None:
-        """Take in changes by entries of another coordinator."""
+        """Process the changes in another coordinator's entries."""
 
     def tick(self) -> None:
         """Tick while another coordinator leads."""
@@ -214,7 +213,7 @@ class Failover:
         try:
             await self._run(self._journal.resign)
         except (JournalUnsure, JournalRefused):
-            log.info("the lease could not be given back; it ends by itself")
+            log.info("the lease could not be released; it will expire")
 
     # -- leading -------------------------------------------------------------------------------------
 
@@ -246,10 +245,10 @@ class Failover:
     # -- handing over --------------------------------------------------------------------------------
 
     async def hand_over(self) -> Member:
-        """Have another coordinator lead, and return it. This one stops answering at once.
+        """Make another coordinator lead, and return it. This coordinator stops answering at once.
 
         Raises Standby if another coordinator leads already. Raises BadRequest if none is ready, or none led in
-        time; then this one leads on. If it cannot, the process ends.
+        time; this coordinator then continues to lead. If it cannot, the process ends.
         """
         leadership = self._leadership
         if not leadership.leads:
@@ -295,7 +294,7 @@ class Failover:
         self._leadership.begin(self._writer.epoch)
         self._leadership.confirmed(began_s)
         self._is_handing_over = False
-        log.warning("nobody took over: this coordinator, %s, leads on", self._me.name)
+        log.warning("no standby took over: this coordinator, %s, continues to lead", self._me.name)
         return True
 
 

@@ -17,7 +17,7 @@ from .leadership import Leadership
 journal_read_entries: Final = 256
 # Seconds of silence after which a coordinator's statement is forgotten.
 standing_lives_s: Final = 10.0
-# Bytes of entries that are kept although all coordinators have them, and maximum size of the journal, beyond which
+# Bytes of entries to keep even if all coordinators have them, and the maximum size of the journal; beyond that,
 # changes are refused.
 journal_kept_bytes: Final = 64 * MIB
 

@@ -184,7 +184,7 @@ class HdfsConnection(asyncio.Protocol):
         elif call == CONTEXT_CALL:
             self._introduce(decode(IpcConnectionContextProto, cut_message(request.body)[0]))
         elif call != PING_CALL:
-            raise ProtocolViolation(f"call id {call} means nothing")
+            raise ProtocolViolation(f"call id {call} is not valid")
 
     def _introduce(self, context: IpcConnectionContextProto) -> None:
         if self._asker is not None or self._identification is None:
@@ -294,7 +294,9 @@ class HdfsConnection(asyncio.Protocol):
         if not answers or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > link_backlog_bytes_max:
-            log.warning("a client of HDFS on %s does not read its answers; its connection is closed", self._host)
+            log.warning(
+                "closing the connection of an HDFS client on %s, which does not read its answers", self._host
+            )
             self._transport.abort()
             return
         self._transport.write(answers[0] if len(answers) == 1 else b"".join(answers))

@@ -30,7 +30,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class Connected(Protocol):
-    """The methods of a connection that the limits need."""
+    """A connection, with the methods that enforcing the limits needs."""
 
     @property
     def is_idle(self) -> bool: ...
@@ -78,7 +78,11 @@ class Connections:
         return Identification(self.served.delegation, self._proxy_users, host)
 
     def opened(self, connection: Connected) -> None:
-        """Register a connection. If there are too many, close the one that has been idle longest."""
+        """Register a connection.
+
+        If too many have no user yet, close the oldest of these. If there are too many in all, close the one that
+        has been idle longest, or the new one if none is idle.
+        """
         self._open[connection] = None
         self._strangers[connection] = None
         if len(self._strangers) > strangers_max:

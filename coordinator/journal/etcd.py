@@ -1,4 +1,4 @@
-"""The journal in etcd, which does consensus, comparison and leases; nothing of these is ours.
+"""The journal in etcd. Etcd implements the consensus, the comparisons and the leases.
 
 Keys, below a prefix that names the cluster:
 

@@ -1,7 +1,7 @@
 """A client of etcd for the calls that a journal needs: transactions, ranges and leases, over gRPC.
 
-A call goes to one member after the other until one answers, so each of these members carries it out at most once.
-A transaction's comparisons guard against carrying it out twice.
+A call goes to one member after the other until one answers, so several members may receive it. The comparisons of
+a transaction prevent that it is executed twice.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ class EtcdClient:
     def go_to_leader(self) -> None:
         """Call etcd's leader from now on, because other members forward changes to it.
 
-        It is identified by the address that it announces. If that is none of ours, nothing changes.
+        The leader is identified by the address that it announces. If that is not one of the configured addresses,
+        nothing changes.
         """
         status = self._call("Maintenance/Status", StatusRequest(), StatusResponse, may_fail=True)
         if status.leader in (0, status.header.member_id):

@@ -1,11 +1,11 @@
-"""The port behind which the journal lies: who leads, and what was committed, kept by more than one machine.
+"""The interface of the journal, which records on several machines who leads and what was committed.
 
-A journal belongs to one cluster. It holds an epoch, entries in an unbroken series of numbers, and who leads. An
-entry is appended only by whoever has the epoch: that comparison and the writing are one step of the journal, so
-that a leader that was replaced can write nothing more, whatever its clock says. The lease only decides when
-somebody else may try to take the epoch; nothing that is promised rests on it.
+A journal belongs to one cluster. It contains an epoch, consecutively numbered entries, and the present leader.
+Only the owner of the epoch can append an entry: the journal compares the epoch and writes in one step, so a
+replaced leader can write nothing more, whatever its clock says. The lease only decides when another coordinator
+may try to take the epoch; no promise depends on it.
 
-An answer that was lost leaves `JournalUnsure`: the same call is made again, until the answer is known.
+If an answer is lost, a method raises `JournalUnsure`. The caller repeats the call until it gets an answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class JournalFull(Exception):
 
 
 class Fenced(Exception):
-    """Another coordinator has taken the epoch. This one leads no longer and may write nothing more."""
+    """Another coordinator has taken the epoch. This coordinator no longer leads and can write nothing more."""
 
 
 class JournalIdentity(msgspec.Struct, frozen=True):

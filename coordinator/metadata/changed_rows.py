@@ -1,8 +1,8 @@
 """Keeps changed rows in memory until the image has them, and can undo changes.
 
-A change is made here first. It is durable when the log has its entry (`durable`). Later the image has it, too
-(`imaged`); until then the row stays in `changed`. A row that is not in `changed` is read from the image, and may
-be in a cache.
+A change is made here first. It becomes durable when its entry is in the log (`durable`), and later reaches the
+image (`imaged`). Until then the row stays in `changed`. Any other row is read from the image, and may be in a
+cache.
 
 Used by one thread. Does not depend on a clock, a disk, or the meaning of rows.
 """

@@ -1,15 +1,16 @@
-"""Epochs and floors: that no number is drawn twice, and that nothing precious is taken for garbage.
+"""Epochs and GC floors: no number is drawn twice, and no needed chunk is taken for garbage.
 
-A datanode remembers the highest epoch in which a coordinator accepted it. From one that this coordinator has not
-accepted yet, an epoch that is not below ours tells that somebody else had it: the metadata was restored from
-an older backup. Then our numbers move above all that were ever drawn, and the floor is held, so that what
-datanodes hold from the time after the backup is kept. It also remembers the last commit that it has heard of: a
-later one than the metadata had when this coordinator began is missing, and that is kept until an operator accepts
-it. Pure: `now_s` is monotonic, and what has to be durable is handed out. `begin_epoch` and `accept` write it.
+A datanode remembers the highest epoch in which a coordinator accepted it. If a datanode that this coordinator has
+not accepted yet knows an epoch that is not below ours, another coordinator used that epoch: our metadata was
+restored from an older backup. Then our numbers move above all that were ever drawn, and the floor is held, so that
+chunks written after the backup are kept. A datanode also remembers the last commit that it has heard of. If that
+is later than the last commit of our metadata when this coordinator began, commits are missing; this is remembered
+until an operator accepts the loss. Pure: `now_s` is monotonic. The methods return what must be made durable;
+`begin_epoch` and `accept` write it.
 
-The floor follows what was drawn a while ago, in time that coordinators have served (decision 27): the marks are
-committed, so that it goes on where the coordinator before this one stopped. A writer that lives has its chunks
-kept from the floor; so what is below it and not kept is garbage for good, in whichever order things are heard.
+The floor follows the drawn numbers with a delay, measured in time during which coordinators served (decision 27).
+Its marks are committed, so the next coordinator continues from them. A living writer has its chunks kept, so a
+chunk below the floor that is not kept remains garbage, in whatever order messages arrive.
 """
 
 from __future__ import annotations
@@ -55,9 +56,8 @@ class Epochs:
         is_needed: Callable[[ChunkId], bool] = lambda chunk: False,
         settled_after_s: float = unreferenced_chunk_kept_s,
     ) -> None:
-        """`found_tx` is the last commit of those before us.
-
-        `is_needed` tells whether a chunk is kept, or is part of a file of which nobody was told yet.
+        """`found_tx` is the last commit of earlier coordinators. `is_needed` returns whether a chunk is kept, or
+        belongs to a file whose publication was not announced yet.
         """
         self.numbering = numbering
         self._settled_after_s = settled_after_s
@@ -78,7 +78,7 @@ class Epochs:
         self.garbage = Garbage(floor, self._is_needed, self.garbage.round + 1)
 
     def shown(self, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> HoldFloor | None:
-        """Take in what a datanode has seen. Return None if that is nothing new; then tell it our epoch."""
+        """Process what a datanode has seen. Return None if nothing is new: then it may be told our epoch."""
         limit = self.numbering.epoch if node in self._accepted else self.numbering.epoch - 1
         # If the node was accepted before, the commit may be our own.
         shows_missing = commit_seen > self._found_tx and node not in self._accepted
@@ -88,9 +88,9 @@ class Epochs:
         return HoldFloor(shows_missing, epoch_seen if epoch_seen > limit else None)
 
     def gc_floor_held(self, node: NodeId, epoch: int | None) -> None:
-        """Note that what the datanode has shown is durable, and `epoch`, if another was asked for.
+        """Record that what the datanode has shown is durable, and the new `epoch`, if one was requested.
 
-        Do not call it if the commit failed. The datanode comes again and shows the same.
+        Do not call this if the commit failed. The datanode will connect again and show the same.
         """
         if epoch is not None:
             # Change the shared object, which everyone who draws numbers uses.

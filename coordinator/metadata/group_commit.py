@@ -1,6 +1,6 @@
-"""Group commit: changes that come while an entry of the log is written share the next entry.
+"""Group commit: changes that arrive while an entry of the log is written share the next entry.
 
-A change is made in memory at once. Who depends on it, as its maker or as a reader, is told when it is durable.
+A change is made in memory at once. Its author, and readers that have seen it, are answered when it is durable.
 Owned by the event loop. `Run` writes the entries.
 """
 
@@ -35,7 +35,7 @@ class Commit(Protocol):
     """Make a change of the metadata and return its answer when the change is durable."""
 
     def __call__(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> Awaitable[T]:
-        """`in_any_case` is for background tasks: nobody can tell them to come again when too many changes wait."""
+        """`in_any_case` is for background tasks, which cannot be refused when too many changes wait."""
 
 
 class Run(Protocol):
@@ -48,7 +48,7 @@ class Run(Protocol):
 
 
 class GroupCommit:
-    """Makes changes, has entries written, and tells who waits when an entry is durable.
+    """Makes changes, has entries written, and wakes the waiting callers when their entry is durable.
 
     If the store fails, it calls `on_fatal` once; the process must stop then. While the disk is full, each entry is
     tried and its requests are refused. `on_room` is called with False when that begins and with True when it ends.
@@ -216,7 +216,7 @@ class GroupCommit:
     def _settle(self, waiting: Iterable[Settled], outcome: Callable[[], ServiceUnready | None]) -> None:
         for settled in waiting:
             self.waiting -= 1
-            # A new error for each caller: the traceback of one that is raised repeatedly grows.
+            # Make a new error for each caller: the traceback of an error that is raised repeatedly grows.
             settled(outcome())
 
     def _settle_all(self, outcome: Callable[[], ServiceUnready]) -> None:

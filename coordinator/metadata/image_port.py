@@ -22,7 +22,7 @@ class Image(Protocol):
         """Return the rows whose key begins with `first`, in the order of their keys."""
 
     def after(self, table: Table, first: Any, second: Any, limit: int) -> list[Row]:
-        """Return up to `limit` rows whose key begins with `first` and goes on above `second`, in order."""
+        """Return up to `limit` rows in order whose key begins with `first` and goes on with more than `second`."""
 
     def all(self, table: Table, after: Any, limit: int) -> list[Row]:
         """Return up to `limit` rows of a table whose key begins with a value above `after`, in order."""
@@ -36,7 +36,7 @@ class Image(Protocol):
 class ImageKeeper(ABC):
     """Applies durable entries to the image. Used by the thread that owns the metadata."""
 
-    #: The error because of which the image can no longer be written or trusted, if there is one.
+    #: The error after which the image can no longer be written or trusted, if there was one.
     fault: BaseException | None = None
 
     @abstractmethod

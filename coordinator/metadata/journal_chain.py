@@ -1,7 +1,7 @@
-"""The chain of a journal's entries: each names the checksum of the one before it, and so all before it.
+"""The chain of a journal's entries: each entry contains the checksum of the previous one.
 
-A store whose last entry is not the journal's would go on from rows that nobody else has. That happens if etcd was
-put back as it once was, and another coordinator has led since.
+If a store's last entry is not in the journal, the store has rows that no other coordinator has. This happens if
+etcd was restored to an old state and another coordinator has led since.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class JournalDiffers(Exception):
 
 
 class JournalPlace(NamedTuple):
-    """The journal that a store follows, empty for none, and the last of its entries that is in the store."""
+    """The journal that a store follows (empty if none), and the last journal entry that is in the store."""
 
     journal: str
     number: int
@@ -36,14 +36,14 @@ class JournalPlace(NamedTuple):
 class Touched(NamedTuple):
     """What entries of the journal changed, for caches outside the store."""
 
-    #: Chunks that came, went, or have another replication.
+    #: Chunks that were added, removed, or got another replication.
     chunks: set[ChunkId]
     #: Other tables, by name.
     tables: set[str]
 
 
 class Read(NamedTuple):
-    """An entry of the journal, and its content; None for one of the previous release."""
+    """An entry of the journal, and its decoded content, which is None for an entry of the previous release."""
 
     entry: Entry
     content: bytes
@@ -53,7 +53,7 @@ class Read(NamedTuple):
 class JournalChain:
     """Checks that entries of the journal follow each other.
 
-    `sum` is the checksum of the store's last entry; None until that entry was compared.
+    `sum` is the checksum of the store's last entry; None until that entry has been compared.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ def _read(entry: Entry) -> Read:
 
 
 def _previous(change: Content) -> bytes | None:
-    """Return the checksum of the entry before, whose row is among the entry's last."""
+    """Return the checksum of the previous entry. It is in one of the last rows of this entry."""
     return next((row[1] for table, row in reversed(change.changes) if table == META and row[0] == PREVIOUS), None)
 
 

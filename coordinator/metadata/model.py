@@ -31,9 +31,9 @@ class Mode(Enum):
     """An operator's decision about a datanode."""
 
     IN_SERVICE = "in service"
-    #: It gets nothing new, and what it holds is copied to others; then it can be switched off for good.
+    #: It gets no new chunks, and its chunks are copied to other datanodes. Then it can be switched off for good.
     DECOMMISSION = "decommission"
-    #: It gets nothing new, may be away for a while, and what it holds is waited for rather than copied.
+    #: It gets no new chunks and may be away for a while; its chunks are not copied meanwhile.
     MAINTENANCE = "maintenance"
 
 
@@ -59,9 +59,10 @@ class Enrolment:
 class QueryRecord:
     """A supervised query. The first word of `command` is a name in the lists of agents; the rest are arguments.
 
-    `checkpoint` is empty without one, `nodes` if any will do. `agent` and its `process` are set while it is to run
-    there; `run` is the last one's number as people read it (empty before the first), `location` the checkpoint's
-    path for that run. With `has_standby` a second driver waits to take it over.
+    `checkpoint` is empty if the query has none, `nodes` if any node may run it. `agent` and its `process` are set
+    while the query should run there. `run` is the number of the last run, as shown to people (empty before the
+    first); `location` is the checkpoint's path for that run. With `has_standby` a second driver waits to take
+    over.
     """
 
     name: str
@@ -85,8 +86,8 @@ class QueryRecord:
 class InodeStatus(msgspec.Struct, frozen=True):
     """The attributes that a listing or a stat shows. Times are milliseconds since 1970, lengths bytes.
 
-    `name` is the last component of the path; empty for the path that was itself asked for. A listing makes a
-    thousand of them at once: a dataclass takes ten times as long to make.
+    `name` is the last component of the path, or empty for the requested path itself. A listing creates a thousand
+    of these at once, and a dataclass would take much longer to create.
     """
 
     name: str
@@ -212,9 +213,9 @@ class Quota(NamedTuple):
 
 
 class RightsChange(NamedTuple):
-    """A change that may alter who may remove what: to a directory that gained `child`, or to `inode` itself.
+    """A change that may alter the rights to remove: a directory gained `child`, or `inode` itself changed.
 
-    `moved` is whether the child was there before, with whatever lies below it.
+    `moved` is True if the child existed before, perhaps with a tree below it.
     """
 
     tx: int
@@ -238,9 +239,9 @@ class Lease(NamedTuple):
 
 
 class RecordedRun(NamedTuple):
-    """The right to write to a checkpoint root by its number, which is drawn like a lease's; and who says so.
+    """The run that may write to a checkpoint root, by its number, and the process that began it.
 
-    `pid` is 0 if nobody said; `ended_ms` is None until it says that it is over.
+    `pid` is 0 if the process did not state it; `ended_ms` is None until the run states its end.
     """
 
     number: int

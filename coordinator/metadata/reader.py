@@ -181,12 +181,12 @@ class Reader:
     def attributes(self, inode: InodeId) -> dict[str, bytes]:
         """Return the extended attributes of an inode, in order of their names.
 
-        `Inode.attributes_tx` tells without this call whether there are any.
+        `Inode.attributes_tx` says whether there are any.
         """
         return {row[1]: row[4] for row in self._rows.group(ATTRIBUTE, inode)}
 
     def next_discarded(self) -> Discarded | None:
-        """Return an inode that waits to be reclaimed, about the lowest; None if none waits."""
+        """Return an inode that waits to be reclaimed, roughly the lowest number; None if none waits."""
         rows = self._rows.small[DISCARDED]
         while self._discarded and self._discarded[-1] not in rows:
             self._discarded.pop()

@@ -40,8 +40,8 @@ _KEPT_FOR = {"inode": 12, "entry": 7, "reference": 6, "attribute": 5}
 class SnapshotRows(Reader):
     """The part of a transaction that is about snapshots.
 
-    A live row that is superseded is deleted, unless a snapshot shows it. Then it is retired: kept for the youngest
-    such snapshot until that one goes.
+    A superseded row is deleted, unless a snapshot shows it. Then it is retired: kept until the youngest such
+    snapshot is deleted.
     """
 
     #: The transaction number of the current request.
@@ -125,10 +125,10 @@ class SnapshotRows(Reader):
     # -- counting trees ---------------------------------------------------------------------------------
 
     def begin_count(self, directory: InodeId) -> int:
-        """Keep a tree readable as it is now, for counting it, and sum up what changes below it from now on.
+        """Pin the present state of a tree, so that it can be counted, and sum up all later changes below it.
 
-        Return the number of the transaction, for `at`. The changes are in a row of the table `quota` that has no
-        limits, so that they are charged, and undone, like those below a quota. The next start removes it.
+        Return the number of the transaction, for `at`. The sum is in a row of the table `quota` without limits, so
+        that changes are charged, and undone, as below a quota. The next start removes that row.
         """
         self._counted_trees.pop(directory, None)
         self._rows.put(QUOTA, (directory, None, None, 0, 0))

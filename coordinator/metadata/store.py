@@ -50,9 +50,9 @@ class MetadataFault(Exception):
 
 
 class MetadataFull(Exception):
-    """There was no room on the disk for a commit: nothing of it was done, and a later one may be.
+    """There was no room on the disk for a commit. Nothing was changed; a later commit may succeed.
 
-    `in_journal` says that the room was wanting in the journal.
+    `in_journal` is True if the journal had no room.
     """
 
     def __init__(self, message: str, *, in_journal: bool = False) -> None:
@@ -217,7 +217,7 @@ class Metadata:
             if sealed.refusal is not None:
                 raise sealed.refusal
             if self._fault is not None:
-                # After a failed sync the next one succeeds without the lost pages.
+                # Do not retry a failed sync: the next one would succeed although pages were lost.
                 self._refuse_after_fault()
             try:
                 self._write(sealed)
@@ -299,7 +299,7 @@ class Metadata:
             self.written(sealed)
 
     def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[RequestOutcome]:
-        """Carry requests out, one after the other, and make their changes durable in one entry.
+        """Execute requests one after the other, and make their changes durable in one entry.
 
         Raises MetadataFull if the disk has no room; then all of them are undone. Raises MetadataFault if the store
         failed otherwise; then their changes may be durable.
@@ -512,7 +512,7 @@ class Metadata:
             if self._fault is None:
                 self.flush()
         self._keeper.finish()
-        # The last connection deletes SQLite's log, so it must be one that may write: close the reader first.
+        # Close the reader first: the last connection deletes SQLite's log, and only the writer may do that.
         self.rows.image.close()
         self._keeper.close()
         self._log.close()

@@ -19,10 +19,10 @@ writes_judged: Final = 32
 
 
 class DiskSpeed:
-    """Judges from the last writes whether a disk is so quick that waiting for it costs less than another thread.
+    """Decides from the last writes whether waiting for a disk costs less than using another thread.
 
-    Handing a write to a thread and hearing of its end takes longer than the sync of a quick disk, and the threads
-    take turns at the interpreter lock. Pure.
+    Handing a write to a thread and getting the result takes longer than a sync of a quick disk, and the threads
+    compete for the interpreter lock. Pure.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class DiskSpeed:
         elif self.is_quick:
             self.is_quick = sum(last_s) < quick_write_s * max(len(last_s), writes_judged // 4)
         elif len(last_s) == writes_judged and sorted(last_s)[writes_judged // 8] < quick_write_s / 2:
-            # In a thread, other work was measured along with the disk. So begin anew.
+            # Measurements made in a thread include other work, so start with new ones.
             last_s.clear()
             self.is_quick = True
 

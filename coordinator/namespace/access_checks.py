@@ -44,7 +44,7 @@ _ALL_PASS: Final = 0o111
 
 
 class _Passed(NamedTuple):
-    """The inodes of a path, as far as it exists, the root's first. The caller may pass through all of them."""
+    """The inodes of the existing part of a path, beginning with the root. The caller may traverse all of them."""
 
     path: NamespacePath
     inodes: list[Inode]

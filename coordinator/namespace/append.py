@@ -33,8 +33,8 @@ file_chunks_max: Final = 2000
 class AppendToComplete:
     """Chunks for the end of a file, with verified receipts. `path` is the writer's name of the file.
 
-    They replace the file's last chunks, `replaced`, with whose bytes they begin. A writer that goes on keeps its
-    lease.
+    They replace the file's last chunks, `replaced`, and begin with the bytes of those. A writer that continues
+    keeps its lease.
     """
 
     path: str
@@ -135,7 +135,7 @@ def check_chunk_count(path: object, chunks: int) -> None:
 def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
     way = follow(reader, path)
     if not way.is_whole:
-        # For a superuser's path through a file, too: HDFS looks for the file first.
+        # Raise it for superusers, too: HDFS looks for the file before it checks rights.
         raise FileNotFound(f"File does not exist: {path}")
     inode = way.deepest
     if inode.kind is InodeKind.DIRECTORY:
@@ -151,10 +151,10 @@ def _cut_replaced(
         return 0, []
     last = tx.references_after(inode.inode, position - 1, len(wanted.replaced)) if position >= 0 else []
     if [reference.chunk for _, reference in last] != list(wanted.replaced):
-        raise BadRequest(f"what is to be replaced is not the end of {wanted.path}")
+        raise BadRequest(f"the chunks to replace are not the end of {wanted.path}")
     replaced_bytes = sum(reference.length for _, reference in last)
     if sum(chunk.length for chunk in wanted.chunks) < replaced_bytes:
-        raise BadRequest(f"the end of {wanted.path} cannot be replaced by less")
+        raise BadRequest(f"the end of {wanted.path} cannot be replaced by fewer bytes")
     return replaced_bytes, tx.cut_references(inode.inode, position)
 
 

@@ -1,12 +1,9 @@
 """Extended attributes: named values of files and directories, with HDFS's namespaces, rights and limits.
 
-    namespace   for whom
-    ---------   ------------------------------------------------------------------------
-    user        whoever may read, or write, the file; in a sticky directory its owner
-    trusted     superusers, who alone see them
-    security    HDFS's own: none are kept here
-    system      HDFS's own: none are kept here
-    raw         below /.reserved/raw, which there is not
+    namespace   for whom ---------   ------------------------------------------------------------------------ user
+    callers who may read, or write, the file; in a sticky directory its owner trusted     superusers, who alone see
+    them security    HDFS's own: none are kept here system      HDFS's own: none are kept here raw         below
+    /.reserved/raw, which there is not
 
 Names are kept with their namespace, in small letters, before them.
 """

@@ -1,4 +1,4 @@
-"""The checkpoint that a file belongs to, told by its path alone.
+"""Derives the checkpoint of a file from the file's path.
 
 Spark Structured Streaming writes below the directory that it is given as `checkpointLocation`:
 
@@ -7,7 +7,7 @@ Spark Structured Streaming writes below the directory that it is given as `check
     <root>/sources/<number>/...
     <root>/state/<operator>/<partition>/...
 
-Of any other file the root is the directory that it is in.
+The root of any other file is its directory.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def finish_copy(tx: Transaction, copy: TreeCopy) -> CopyResult:
     wanted = copy.wanted
     remembered = _remembered(tx, wanted)
     if remembered is not None:
-        # The same request came twice at once, and the other one was faster.
+        # The same request was sent twice at the same time, and the other copy of it finished first.
         give_up_copy(tx, copy)
         return remembered
     above, parent = _place_for_copy(tx, wanted)

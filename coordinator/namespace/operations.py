@@ -156,7 +156,7 @@ def list_page(
 ) -> ListPage:
     """Return up to `limit` entries after the name `start_after`; for a file, the file itself.
 
-    Entries after those are counted up to `remaining_max`. Raises FileNotFound.
+    Further entries are counted, up to `remaining_max`. Raises FileNotFound.
     """
     inode = find_existing(reader, path)
     if inode.kind is InodeKind.FILE:

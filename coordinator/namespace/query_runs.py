@@ -1,4 +1,4 @@
-"""Runs of queries: the one present writer of a checkpoint root, and earlier ones.
+"""Runs of queries: the present writer of a checkpoint root, and the earlier ones.
 
 A run is a row of the root directory, and moves with it in a rename. A copy of the directory has no runs, and
 neither has another directory of the same name. The run's number comes from the coordinator's sequence, so no two

@@ -1,4 +1,4 @@
-"""Quotas: how many names, itself included, and bytes, of all replicas, a directory may hold.
+"""Quotas limit the names in a directory (including its own) and the bytes of all replicas.
 
 The usage of a directory with a quota is updated with each change, in the same commit, so no write walks a tree. A
 tree is counted when a quota is set on it, and when it is moved across the boundary of a quota, deleted, or

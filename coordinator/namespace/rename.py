@@ -19,12 +19,12 @@
 directory, is in the way (false). (1) So a directory onto itself moves under itself: false. (2) A file moves into
 a directory.
 
-A source that is gone and a target that came from just there, not long ago, are a rename whose answer was lost:
-repeated, it succeeds again, in every mode.
+If the source is gone and the target was recently renamed from it, the answer of that rename was lost: the
+repetition succeeds, in every mode.
 
-`exchange` swaps what two names of one directory refer to, for as many pairs as must change together: a tree that
-was prepared out of sight takes the place of another in one commit, and the other still exists. Both names of a
-pair are in one directory, so no tree crosses the boundary of a quota.
+`exchange` swaps what two names of one directory refer to, for several pairs in one commit. So a prepared tree can
+replace another one, which still exists afterwards. Both names of a pair are in one directory, so no tree crosses
+the boundary of a quota.
 """
 
 from __future__ import annotations

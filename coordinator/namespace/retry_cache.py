@@ -41,7 +41,7 @@ class RequestKey(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, Generic[A], frozen=True):
-    """A change's answer, and the chunks that the caller must act upon; none if it was done `before`."""
+    """The answer of a change, and the chunks for the caller to process; none if it was done `before`."""
 
     answer: A
     chunks: Sequence[ChunkRecord] = ()

@@ -104,7 +104,7 @@ def compare(older: Reader, newer: Reader, directory: InodeId) -> Generator[None,
 
 
 def _parts(found: Iterable[T]) -> Iterator[list[T]]:
-    """Yield what is compared in one turn."""
+    """Yield the entries to compare in one turn."""
     left = iter(found)
     while part := list(itertools.islice(left, _COMPARED_PER_TURN)):
         yield part

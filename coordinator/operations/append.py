@@ -152,7 +152,12 @@ class AppendOperations:
             self._leases.release(inode, lease)
             raise
         if recorded is not None and recorded.holder != lease.holder:
-            log.warning("%s has taken the lease of %s, which %s had left", lease.holder, path, recorded.holder)
+            log.warning(
+                "%s has taken over the lease of %s from %s, which stopped renewing it",
+                lease.holder,
+                path,
+                recorded.holder,
+            )
         return leased
 
     def _check_free(self, path: NamespacePath, inode: InodeId, holder: str) -> Lease | None:

@@ -154,7 +154,7 @@ def _log_slowness(found: Slowness) -> None:
     part = "as a hop of pipelines" if found.part is SlowPart.HOP else "at its disk"
     if found.is_slow:
         log.warning(
-            "datanode %s is slow %s: %.3f s a MiB, the median is %.3f. New chunks avoid it where they can",
+            "datanode %s is slow %s: %.3f s a MiB, the median is %.3f. New chunks avoid it if possible",
             found.node,
             part,
             found.seconds,

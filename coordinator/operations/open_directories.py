@@ -23,8 +23,8 @@ def warn_of_open_directories(reader: Reader) -> None:
     for path, way in found:
         if way.is_whole and is_open(way.deepest.permission):
             log.warning(
-                "%s is open to all (%s): whoever comes first has any name there; `peacefs chmod 755 %s` keeps it "
-                "for superusers, and `peacefs prepare USER...` makes what users need",
+                "%s is open to all (%s): every user can create names there. `peacefs chmod 755 %s` restricts "
+                "it to superusers, and `peacefs prepare USER...` makes the directories that users need",
                 path,
                 symbolic(way.deepest.permission),
                 path,

@@ -34,7 +34,7 @@ from .write import WriteOperations
 open_files_max: Final = 50_000
 # How many of the last blocks of a file can be recovered.
 open_blocks_max: Final = 16
-# In how many chunks a datanode looks for bytes that another one acknowledged before it died.
+# Maximum number of chunks in which a datanode looks for bytes that a dead datanode had acknowledged.
 begun_chunks_max: Final = 16
 
 
@@ -277,7 +277,7 @@ class OpenFiles:
         self._forget(opened.lease.holder, inode)
 
     def _known_of(self, holder: str) -> set[InodeId]:
-        """Return the set of the files that a client writes, with those that it opened at another coordinator."""
+        """Return the files that a client writes, including files that it opened at another coordinator."""
         known = self._of_holder.get(holder)
         if known is None:
             is_new = self._ctx.leases.respects_record(self._ctx.monotonic())

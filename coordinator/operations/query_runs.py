@@ -60,7 +60,7 @@ class QueryRuns:
                 f"{path} cannot be a checkpoint root: a run is begun for the directory itself, below /"
             )
         if not host or len(host) > run_host_characters_max:
-            raise BadRequest(f"the host of a run is told in 1 to {run_host_characters_max} characters")
+            raise BadRequest(f"the host of a run must have 1 to {run_host_characters_max} characters")
         run = RecordedRun(self._ctx.numbering.next(), user, host, pid, self._ctx.now_ms(), None)
 
         def change(tx: Transaction) -> Applied[int]:

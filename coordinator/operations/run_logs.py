@@ -47,7 +47,7 @@ class RunLogs:
         return list(self._wanted.get(agent, ()))
 
     def came(self, agent: str, tails: Iterable[RunLogTail]) -> None:
-        """Take logs from an agent. Drop those that nobody waits for."""
+        """Receive logs from an agent. Drop logs that no caller waits for."""
         for tail in tails:
             wanted = WantedLog(tail.query, tail.run)
             if wanted in self._wanted.get(agent, ()):

@@ -142,7 +142,7 @@ class SnapshotOperations:
 
         done = run_once(tx, key, now_ms, change)
         if done.before:
-            # A repeated request came while the first was at work, and that one has ended meanwhile.
+            # The request was repeated while its first copy was running, and that copy has ended meanwhile.
             snapshot_restore.give_up(tx, job)
         return done.chunks
 

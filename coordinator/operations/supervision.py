@@ -310,7 +310,7 @@ class SupervisionService:
         try:
             await self._fence.end(record.location, record.user, in_any_case=in_any_case)
         except PeacefsError as fault:
-            log.info("run %s of query %s is over already: %s", record.run, record.name, fault.message)
+            log.info("run %s of query %s has already ended: %s", record.run, record.name, fault.message)
 
 
 def _check(record: QueryRecord) -> None:

@@ -2,8 +2,8 @@
 
 A file is deleted if its name is temporary (`temporary_names`), nobody extends it, and it has not changed for the
 configured age. The age is taken from the wall clock, and this process must also have watched the file for
-`temporary_watched_s`, so a clock that jumps makes no file old. A writer that returns later finds the file gone,
-and its rename is refused. The file does not go to the trash, because no reader knows its name.
+`temporary_watched_s`, so a clock that jumps makes no file old. If the writer returns later, its rename is refused
+because the file is gone. The file does not go to the trash, because no reader knows its name.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ class TemporaryFiles:
         try:
             deleted = await self._ctx.commit(lambda tx: _delete(tx, path, inode, lease, now_ms), in_any_case=True)
         except PeacefsError as refusal:
-            log.warning("the temporary file %s stays: %s", path, refusal.message)
+            log.warning("the temporary file %s could not be deleted: %s", path, refusal.message)
             return
         if deleted is not None:
             self._ctx.free(deleted.freed)
             self.collected += 1
-            log.info("deleted %s (%d bytes), which a writer left", path, inode.length)
+            log.info("deleted %s (%d bytes), left behind by a dead writer", path, inode.length)
 
     def _is_extended(self, inode: InodeId, lease: Lease | None) -> bool:
         try:

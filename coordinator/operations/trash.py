@@ -118,7 +118,9 @@ class Trash:
             try:
                 await (self._delete(due.path) if due.step is Step.DELETE else self._close(due.path))
             except PeacefsError as refusal:
-                log.warning("%s of the trash stays for now: %s", due.path, refusal.message)
+                log.warning(
+                    "%s in the trash could not be deleted and will be tried again: %s", due.path, refusal.message
+                )
 
     async def roots(self, user: str, *, all_users: bool) -> list[tuple[str, InodeStatus]]:
         """Return the existing trashes of a user, or of all users whose homes the user may read."""
@@ -154,7 +156,7 @@ class Trash:
         result = await self._names.trees.commit(delete)
         self._ctx.free(result.freed)
         self._names.reclaim_soon()
-        log.info("deleted %s of the trash", path)
+        log.info("deleted %s from the trash", path)
 
     async def _close(self, current: NamespacePath) -> None:
         now_ms = self._ctx.now_ms()

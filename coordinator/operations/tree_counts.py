@@ -86,11 +86,11 @@ class TreeCounts:
                 large = another
             finally:
                 await self._end(count)
-        raise ServiceUnready("what is to be changed is replaced faster than it can be counted; try again")
+        raise ServiceUnready("the tree changes faster than it can be counted; try again")
 
     async def _pause(self, give_up_s: float) -> None:
         if self._ctx.monotonic() >= give_up_s:
-            raise ServiceUnready("what is to be changed is still being counted for another change; try again")
+            raise ServiceUnready("the tree is still being counted for another change; try again")
         await self._ctx.sleep(_POLL_S)
 
     async def _begin(self, count: _Count) -> None:

@@ -1,4 +1,4 @@
-"""Who looks at things of several users, and what it sees of others' (decision 65).
+"""The caller of a view, and what it may see of other users (decision 65).
 
 A user sees its own things, a superuser sees everything. If user names are believed, everybody sees everything:
 hiding would protect nothing.

@@ -201,7 +201,7 @@ class WriteOperations:
     async def create_empty(self, file: NewFile) -> Completed:
         """Create and complete a file without data in one call."""
         if not file.request_id:
-            raise BadRequest("an empty file is published at once under the id of its request, and has none")
+            raise BadRequest("an empty file is published at once, and this request has no id for that")
         path = changeable_path(file.path)
         made = _with_defaults(file, path)
         await self._ctx.under_construction.settle(path)
@@ -298,7 +298,7 @@ class WriteOperations:
         return Completed(publication.length, placed)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None, link: NodeId | None = None) -> Flushed:
-        """Publish as `complete` does; the writer, a gateway of `link`, goes on as the holder of the lease."""
+        """Publish as `complete` does; the writer, a gateway of `link`, keeps the lease and continues."""
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         await self._verify(wanted.chunks)
         with self._publishing(writer_of(token), wanted.chunks):
@@ -334,7 +334,7 @@ class WriteOperations:
             return await publish(file)
 
     def _file_of_resent_body(self, token: FileWrite, chunks: Sequence[WrittenChunk]) -> NewFile | None:
-        """Return the file of a body that was sent to the URL of one that has arrived already, in part or whole.
+        """Return the file of a body that was sent to a URL whose first body has arrived already, in part or whole.
 
         As in HDFS, it counts as another creator's file and may replace the first only with `overwrite`. Return
         None for other bodies. Raises AlreadyBeingCreated, FileAlreadyExists.
@@ -381,7 +381,7 @@ class WriteOperations:
 
     @contextmanager
     def _abandoning_refused(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
-        """If the publication is refused for good, abandon the chunks: nothing else would ever be made of them."""
+        """If the publication is refused for good, abandon the chunks, because no file will ever use them."""
         try:
             yield
         except PeacefsError as refusal:

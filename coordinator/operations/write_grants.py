@@ -44,13 +44,13 @@ class WriteGrantService:
     # -- writers -----------------------------------------------------------------------------------
 
     async def state(self, wanted: StateWriteSet, link: NodeId | None, writer_host: str | None) -> Scheduled:
-        """Take a writer's statement of what it has to write.
+        """Process a writer's statement of what it has to write.
 
         Raises AccessDenied, LeaseExpired, BadRequest, NoDatanodes for what can never be granted, Overloaded.
         """
         ctx = self._ctx
         token = ctx.signer.verify_for_writing(wanted.token, ctx.wall_clock())
-        # Heard of whoever may write no more, too: for want of room, or of a lease.
+        # Record the statement even if the writer may write no more, because room or its lease is gone.
         ctx.perform(ctx.core.abandon(wanted.abandoned, writer_of(token)))
         if wanted.chunks:
             if isinstance(token, FileLease):
@@ -151,4 +151,4 @@ class WriteGrantService:
         """Change the scheduler's policy. Raises BadRequest, Unsupported."""
         before = self.scheduling.policy_name
         self._ctx.perform(self._ctx.core.change_policy(self._ctx.monotonic(), name))
-        log.info("the scheduling policy is %s now, it was %s", name, before)
+        log.info("the scheduling policy is now %s; it was %s", name, before)

@@ -21,7 +21,7 @@ class AgentService:
     def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
         """Accept an agent's message about its own queries, under its own name. Refuse others."""
         if link.role != "agent" or not isinstance(message, AgentBeat) or message.agent != link.name:
-            raise ProtocolViolation(f"{type(message).__name__} is nothing for {link.role} {link.name} to say")
+            raise ProtocolViolation(f"{link.role} {link.name} may not send {type(message).__name__}")
         if not self._leadership.leads:
             link.write(Failure(Standby.__name__, "this coordinator stands by, another one leads"), tag)
             return

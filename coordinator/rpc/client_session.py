@@ -278,7 +278,7 @@ class ClientLink(asyncio.Protocol):
     def _call(self, message: Message, tag: int) -> None:
         """Carry out a call, and have it answered when it need not wait any more."""
         if type(message) not in CALLS_OF_CLIENTS:
-            raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say: {_WRONG_PORT}")
+            raise ProtocolViolation(f"a client may not send {type(message).__name__}: {_WRONG_PORT}")
         links = self._links
         call = OpenCall(self._origin, message)
         replied = links.overload() or call.begin()
@@ -325,7 +325,7 @@ class ClientLink(asyncio.Protocol):
             frames = self._finish_calls(refusal)
         except Exception:
             # The caller has other connections to answer.
-            log.exception("an answer to a client on %s cannot be sent; its connection is closed", self._host)
+            log.exception("closing the connection of a client on %s: an answer cannot be sent", self._host)
             self._unsent.clear()
             self.abort()
             frames = []
@@ -421,7 +421,7 @@ class ClientLink(asyncio.Protocol):
         if not frames or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > link_backlog_bytes_max:
-            log.warning("a client on %s does not read what it is sent; its connection is closed", self._host)
+            log.warning("closing the connection of a client on %s, which does not read its answers", self._host)
             self._transport.abort()
             return
         frames_sent.inc(len(frames))

@@ -75,7 +75,7 @@ class DatanodeLinks:
 
     def __init__(self) -> None:
         self._links: dict[NodeId, DatanodeLink] = {}
-        #: The epoch of orders; None while another coordinator leads, when nothing is ordered.
+        #: The epoch of orders; None while another coordinator leads, and no orders are given.
         self._epoch: Callable[[], int] | None = lambda: 0
 
     def stand_by(self) -> None:

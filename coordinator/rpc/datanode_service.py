@@ -192,7 +192,7 @@ class DatanodeService:
             return
         self._perform(self._core.heartbeat(self._monotonic(), link.name, message), link)
         if message.stopping:
-            log.info("datanode %s is being stopped: nobody is led to it any more", link.name)
+            log.info("datanode %s is stopping: no more clients are sent to it", link.name)
         if message.streams is not None and self._leadership.leads:
             self._core.scheduling.registered(self._monotonic(), link.name, message.streams)
         self._acknowledge(link, tag)

@@ -167,7 +167,7 @@ class NodeLink(asyncio.Protocol):
         if self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > link_backlog_bytes_max:
-            log.warning("%s does not read what it is sent; its connection is closed", self.name)
+            log.warning("closing the connection of %s, which does not read its messages", self.name)
             self._transport.abort()
             return
         frames_sent.inc()

@@ -183,7 +183,7 @@ class Origin(NamedTuple):
 
 
 class OpenCall(Watched):
-    """A call under way: `begin` it, wait until what it `needed` is durable, send what `finish` returns."""
+    """A running call: `begin` it, wait until what it `needed` is durable, send what `finish` returns."""
 
     __slots__ = ("_began_s", "_context", "_made_ns", "_message", "_origin", "_who_asks")
 

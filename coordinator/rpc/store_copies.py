@@ -19,7 +19,7 @@ _AT_ONCE_MAX = 2
 
 
 class StoreCopies:
-    """One copy a link, for as long as the link is open. Used from one event loop; files are read off it."""
+    """Copies of the store, at most one per open link. Used from one event loop; threads read the files."""
 
     def __init__(self, make: MakeCopy | None, spawn: Spawn) -> None:
         self._make = make
@@ -27,9 +27,9 @@ class StoreCopies:
         self._copies: dict[DatanodeLink, tuple[BinaryIO, int]] = {}
 
     def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
-        """Another coordinator copies the metadata, and says nothing else."""
+        """Handle a message of a coordinator that copies the metadata; it may send no other messages."""
         if not isinstance(message, CopyStore):
-            raise ProtocolViolation(f"{type(message).__name__} is nothing for a coordinator to say")
+            raise ProtocolViolation(f"a coordinator may not send {type(message).__name__}")
         self._spawn(self._answer(link, message, tag))
 
     async def _answer(self, link: DatanodeLink, message: CopyStore, tag: int) -> None:
@@ -44,7 +44,7 @@ class StoreCopies:
     def _part(self, link: DatanodeLink, offset: int) -> StorePart:
         """Return a part of a copy, which is made at offset 0. Raises BadRequest, Overloaded, PeacefsError."""
         if self._make is None:
-            raise BadRequest("this coordinator has no journal, and gives nobody a copy of its metadata")
+            raise BadRequest("this coordinator has no journal, so its metadata cannot be copied")
         if offset == 0:
             self.closed(link)
             if len(self._copies) >= _AT_ONCE_MAX:

@@ -2,8 +2,8 @@
 
 SGuard, section 6.2: with the disks of Table 8, a third reader reduces the total throughput to a third. Writes have
 priority: if they take all slots of a datanode, only one reader may read there. Readers are served in the order of
-their requests. If there is no room for the first one, later ones may be served, which takes nothing from the
-first.
+their requests. If there is no room for the first reader, later readers may be served if that does not delay the
+first one.
 
 Grants are soft: a reader that is silent for `read_grant_silence_s` loses its grants. If it later states that it
 still reads, it is counted again, even if there is no room.

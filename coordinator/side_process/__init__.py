@@ -1,4 +1,4 @@
-"""Work that would hold the event loop for long, done by processes beside the coordinator.
+"""Processes beside the coordinator, for work that would block its event loop.
 
 Begin with `runner.py`. `planner` answers dry runs, `checkpoint_inspector` reads checkpoints.
 """

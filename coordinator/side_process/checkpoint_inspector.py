@@ -1,6 +1,6 @@
-"""Inspect checkpoints for REST: a process beside the coordinator reads their files, and runs are added.
+"""Inspect checkpoints for REST: a side process reads their files, and this module adds their runs.
 
-Which command that process is, is given from above: the coordinator knows nothing of Spark (decision 12).
+The caller passes the command to run, because the coordinator knows nothing of Spark (decision 12).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CheckpointInspector:
         token_of: Callable[[str], str] = lambda _user: "",
         ca_file: Path | None = None,
     ) -> None:
-        """`token_of` makes a token for a user, with which the process asks; an empty one where none is wanted.
+        """`token_of` makes the token with which the process acts for a user; empty if no tokens are required.
 
         Over TLS it trusts `ca_file`.
         """
@@ -65,7 +65,7 @@ class CheckpointInspector:
         return await self._with_what_is_known(found, path, viewer)
 
     async def one(self, path: str, viewer: Viewer) -> dict[str, Any]:
-        """All of one checkpoint; raises as `all_below`."""
+        """Return everything about one checkpoint. Raises as `all_below` does."""
         answer = await self._ask(path, viewer.user, all_below=False)
         found = await asyncio.to_thread(msgspec.json.decode, answer, type=dict[str, Any])
         return (await self._with_what_is_known([found], path, viewer))[0]
@@ -89,7 +89,7 @@ class CheckpointInspector:
         self, path: str, user: str, *, all_below: bool, view: str = "", partial: bool = False
     ) -> msgspec.Raw:
         if not self._command:
-            raise Unsupported("this coordinator was started without what looks at checkpoints")
+            raise Unsupported("this coordinator cannot inspect checkpoints: it was started without an inspector")
         question = {
             "coordinator": self._address,
             "user": user,
@@ -104,7 +104,8 @@ class CheckpointInspector:
             said = await self._process.ask(msgspec.json.encode(question))
         except TimeoutError:
             raise BadRequest(
-                f"looking took more than {self._timeout_s:g} s and was ended; ask for a directory further down"
+                f"the inspection took more than {self._timeout_s:g} s and was ended; ask for a directory "
+                "further down"
             ) from None
         answer = await asyncio.to_thread(msgspec.json.decode, said, type=_Inspected)
         if answer.code:

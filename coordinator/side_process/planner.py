@@ -1,7 +1,6 @@
-"""Dry runs of policies, each in a process of its own: a solver holds the interpreter for seconds, and the
-coordinator has heartbeats to hear.
+"""Dry runs of policies, each in its own process, because a solver would block the interpreter for seconds.
 
-One at a time; one that takes too long is ended. Nothing of the coordinator's state is touched. The process is
+One dry run at a time; one that takes too long is ended. It does not change the coordinator's state. The process is
 this module: a `Task` as JSON comes in on stdin, a `DryRunPlan` or an error goes out on stdout.
 """
 
@@ -75,7 +74,7 @@ def carry_out(task: bytes) -> bytes:
 
 
 def _main() -> None:
-    # Whoever asked may be gone, and kill nobody.
+    # The coordinator may be gone, and then nothing else would end this process.
     seconds = int(2 * plan_timeout_s)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     sys.stdout.buffer.write(carry_out(sys.stdin.buffer.read()))

@@ -1,7 +1,7 @@
-"""Work that the coordinator has done in a process beside it, because it would hold the interpreter for long.
+"""Runs work in a process beside the coordinator, because it would block the interpreter for long.
 
-One at a time; a task goes in on stdin, an answer comes out on stdout. One that takes too long is ended, and so it
-is when whoever asked has gone.
+One process at a time: a task goes in on stdin, an answer comes out on stdout. A process is ended if it takes too
+long, or if the caller no longer waits.
 """
 
 from __future__ import annotations

@@ -83,11 +83,12 @@ class SupervisedQuery:
     """A query's record, and its soft state, which a restart of the coordinator loses."""
 
     record: QueryRecord
-    #: The earliest time to start it; the start of its current run.
+    #: `due_s` is the earliest time to start the query, `running_since_s` the start of its current run.
     due_s: float
     running_since_s: float
     failed_on: str | None = None
-    #: Its standby; when it may get another one; how many failed in a row; why the last one failed.
+    #: The query's standby, the time from which it may get another one, the number of consecutive failed ones, and
+    #: the reason of the last failure.
     standby: StandbyRun | None = None
     standby_due_s: float = 0.0
     standbys_failed: int = 0
@@ -159,7 +160,7 @@ class Supervision:
             return [self._over(query, QueryPhase.STOPPED, _NEVER_STARTED)]
         query.standby = None
         if phase is QueryPhase.STARTING:
-            # No agent has been told of a run, and none will be.
+            # No agent has learned of the run, and none will.
             return [self._change(query, phase=QueryPhase.STOPPING, run="", reason="asked to stop")]
         if phase is QueryPhase.RUNNING:
             return [self._change(query, phase=QueryPhase.STOPPING, reason="asked to stop")]

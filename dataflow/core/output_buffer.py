@@ -152,7 +152,7 @@ class OutputBuffer:
         return tuple((mark, tuple(ranges.ranges())) for mark, ranges in self._marks.items())
 
     def load(self, marks: MarkedRanges, batches: Iterable[Batch]) -> None:
-        """Load marks, and the rows that the marks do not let go."""
+        """Load marks, and those rows that the retention rule does not drop."""
         assert not self.produced, "the buffer is in use"
         self._marks = {mark: NumberRanges(ranges) for mark, ranges in marks}
         for batch in batches:

@@ -108,7 +108,7 @@ class DeliveryLock:
                 except BlockingIOError:
                     if time.monotonic() > deadline_s:
                         raise StartupError(
-                            f"the driver before ({older}) has been giving rows to a sink for "
+                            f"the previous driver ({older}) has been delivering rows to a sink for "
                             f"{dataflow_delivery_s_max:g} s: end it, and resume the query then"
                         ) from None
                 time.sleep(_POLL_S)

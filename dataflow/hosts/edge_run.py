@@ -233,7 +233,7 @@ class EdgeRun(HostedRun):
             except RunSuperseded:
                 raise
             except (PeacefsError, OSError) as fault:
-                log.info("whether another driver has begun cannot be found out now: %s", fault)
+                log.info("cannot find out now whether another driver has begun: %s", fault)
 
     def _deliver_fenced(self, sink: str, rows: pa.RecordBatch) -> None:
         try:
@@ -279,7 +279,7 @@ class EdgeRun(HostedRun):
         match message:
             case RowsLate():
                 for operator in self._late_rows.add(message):
-                    log.warning("query %r: %r has left out rows that came late", self._network.name, operator)
+                    log.warning("query %r: %r has left out late rows", self._network.name, operator)
                 return
             case NodeHeartbeat():
                 self._is_there(peer)
@@ -370,5 +370,5 @@ class EdgeRun(HostedRun):
                 self._tell(PairComplete(name, standby.node))
             if where.node is not None and standby is None and where != known and alone:
                 why = "until it has caught up" if paired[name] is Replicas.EQUALS else "no other node is free"
-                log.warning("unit %r goes on without a standby: %s", name, why)
+                log.warning("unit %r continues without a standby: %s", name, why)
                 self._tell(StandbyMissing(name))

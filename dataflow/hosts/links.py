@@ -192,7 +192,7 @@ class _Incoming(asyncio.Protocol):
             for message in self._messages.feed(self._stream.open(data)):
                 self._links.received(self.peer.name, message)
         except PeerError as error:
-            log.warning("the connection from %s ends: %s", self.peer.name, error.message)
+            log.warning("the connection from %s ended: %s", self.peer.name, error.message)
             self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:

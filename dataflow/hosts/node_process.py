@@ -187,7 +187,7 @@ class NodeProcess(NodeShell):
                 int((time.monotonic() - begun_s) * 1_000_000),
             )
         if isinstance(outcome, PeacefsError):
-            log.info("checkpoint %s of unit %s is not stored: %s", checkpoint, wanted.unit, outcome.message)
+            log.info("checkpoint %s of unit %s was not stored: %s", checkpoint, wanted.unit, outcome.message)
         self._perform(self._core.stored(wanted.unit, *checkpoint, outcome))
 
     async def _copy_state(self, wanted: CopyState) -> None:

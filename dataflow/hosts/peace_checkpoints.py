@@ -158,7 +158,9 @@ class PeaceFence:
                         f"no coordinator has said for {waited_s:.0f} s whether another driver has taken over: "
                         f"{fault}; nothing more is delivered: resume the query when the cluster is there again"
                     ) from fault
-                log.warning("rows wait until a coordinator says that no other driver has taken over: %s", fault)
+                log.warning(
+                    "rows wait until a coordinator confirms that no other driver has taken over: %s", fault
+                )
                 self._closed.wait(dataflow_checkpoint_retry_s)
 
     def close(self) -> None:

@@ -77,8 +77,8 @@ class RunRecord(msgspec.Struct, frozen=True):
         """Raise InvalidQuery, naming the difference, unless the record matches the network and the technique."""
         if self.technique != technique:
             raise InvalidQuery(
-                f"query {self.query!r} was run by {self.technique}, and {technique} cannot go on with what that "
-                "has left: resume it by the same, or begin it anew in another directory"
+                f"query {self.query!r} was run by {self.technique}, and {technique} cannot continue from its "
+                "record: resume it with the same technique, or start it in another directory"
             )
         mine = describe(network)
         for unit in {**self.network, **mine}:

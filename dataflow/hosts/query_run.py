@@ -56,7 +56,7 @@ class HostedRun(ABC):
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until every sink has received its last row. Raises QueryFailed if the query stopped."""
         if not self._ended.wait(timeout_s):
-            raise TimeoutError(f"query {self._name!r} goes on after {timeout_s} s")
+            raise TimeoutError(f"query {self._name!r} is still running after {timeout_s} s")
         if self._failure is not None:
             raise QueryFailed(self._failure)
 

@@ -69,7 +69,8 @@ def _check(pool: NodePool, options: Any) -> None:
     node_timeout_s: Any = pool.node_timeout_s
     if not callable(getattr(checkpoints, "recorded", None)):
         raise InvalidQuery(
-            f"checkpoints want a store, as DirectoryCheckpoints(Path('checkpoints')), and not {checkpoints!r}"
+            "checkpoints must be a store, such as DirectoryCheckpoints(Path('checkpoints')), and not "
+            f"{checkpoints!r}"
         )
     for what, given, kind in (("options", options, RunOptions), ("bounds", bounds, Bounds)):
         if not isinstance(given, kind):

@@ -118,7 +118,7 @@ class RunRecords:
         try:
             return await asyncio.to_thread(self.checkpoints.replicas, recorded.unit, recorded.checkpoint)
         except PeacefsError as error:
-            log.info("it is not known where checkpoint %s is: %s", recorded.checkpoint, error.message)
+            log.info("cannot find out which datanodes hold checkpoint %s: %s", recorded.checkpoint, error.message)
             return {}
 
     async def tidy(self, step: Callable[[], None]) -> None:
@@ -126,7 +126,7 @@ class RunRecords:
         try:
             await asyncio.to_thread(step)
         except (PeacefsError, OSError) as error:
-            log.warning("checkpoints that are not needed stay for now: %s", error)
+            log.warning("old checkpoints could not be deleted and stay for now: %s", error)
 
     def close(self) -> None:
         self._recorder.shutdown()

@@ -62,7 +62,9 @@ def log_address(session: Session, text: str) -> LogAddress:
 def require_log(address: LogAddress, store: SegmentStore, stream: str) -> None:
     """Raise FileNotFound if there is no log."""
     if not store.segments(stream):
-        raise FileNotFound(f"there is no stream log at {address.text}: `peacefs stream ls` shows which there are")
+        raise FileNotFound(
+            f"there is no stream log at {address.text}: `peacefs stream ls` lists the existing ones"
+        )
 
 
 def find_logs(session: Session, text: str) -> Iterator[LogAddress]:

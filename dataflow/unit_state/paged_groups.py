@@ -360,7 +360,7 @@ def _better(each: Accumulator, old: pa.Array, new: pa.Array) -> pa.Array:
 
 
 def _some(kind: pa.DataType) -> pa.Scalar:
-    """Return any value of a type that is not null."""
+    """Return an arbitrary non-null value of a type."""
     if pa.types.is_fixed_size_binary(kind):
         return pa.scalar(bytes(kind.byte_width), kind)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -362,7 +362,7 @@ class CoordinatorLink:
                 self._replies.came(frame.tag, message)
             return
         if not self._leaders.begin(message):
-            log.warning("%s is refused: epoch %d has begun", type(message).__name__, self._leaders.epoch)
+            log.warning("refused %s: epoch %d has begun", type(message).__name__, self._leaders.epoch)
             self._respond(connection, Failure("PeerRefused", "another coordinator leads"), frame.tag)
             return
         if isinstance(message, ReportAgain):

@@ -57,7 +57,7 @@ class Replicator:
         allocated = Allocated(order.chunk, order.version, order.pipeline, order.token)
         try:
             if plan.version != order.version:
-                raise StaleVersion(f"chunk {show(order.chunk)} is here in version {show(plan.version)} by now")
+                raise StaleVersion(f"chunk {show(order.chunk)} already has version {show(plan.version)} here")
             packets = _StoredPackets(self._store, plan, self._budgets(order))
             written = yield from send_chunk(allocated, packets, hop_timeout_s=self._hop_timeout_s)
         except PeacefsError:

@@ -113,7 +113,7 @@ def probe(path: str) -> fx.Steps[None]:
         raise
     yield from _clear_away(file, path)
     if found != _PATTERN:
-        raise OSError(errno.EIO, f"{os.strerror(errno.EIO)}: it gives back other bytes than it took", path)
+        raise OSError(errno.EIO, f"{os.strerror(errno.EIO)}: it returned other bytes than were written", path)
 
 
 def _clear_away(file: fx.File, path: str) -> fx.Steps[None]:

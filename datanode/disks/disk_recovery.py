@@ -35,7 +35,7 @@ def recover_disks(disks: Sequence[Disk], on_changed: Callable[[Disk, int], None]
     try:
         whole.stale += yield from _drop_doubles([disk for disk in disks if disk.is_readable])
     except ChunkError as error:
-        raise StartupError(f"cannot tidy the disks up: {error.message}") from None
+        raise StartupError(f"cannot clean up the disks: {error.message}") from None
     return whole
 
 

@@ -384,7 +384,7 @@ class DiskSet:
 
     def _refuse_unless_writable(self, disk: Disk) -> None:
         if disk.state is not DiskState.WORKING:
-            raise DiskFault(f"the disk of {disk.directory} takes nothing: {disk.fault}")
+            raise DiskFault(f"the disk of {disk.directory} cannot be written to: {disk.fault}")
 
     def _examine(self, disk: Disk) -> fx.Steps[None]:
         if disk.is_readable:

@@ -46,20 +46,28 @@ class StoreMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         usage, disks = self._disks.usage(), self._disks.reports()
-        yield _gauge("peacefs_store_used_bytes", "Room that the store takes on its disks", usage.used_bytes)
-        yield _gauge("peacefs_store_live_bytes", "The part of it that replicas need", usage.live_bytes)
-        yield _gauge("peacefs_store_dead_bytes", "And what does not", usage.used_bytes - usage.live_bytes)
-        yield _gauge("peacefs_store_available_bytes", "Room for further chunks", usage.available_bytes)
+        yield _gauge(
+            "peacefs_store_used_bytes", "Bytes that the chunk store occupies on its disks", usage.used_bytes
+        )
+        yield _gauge("peacefs_store_live_bytes", "Bytes of the chunk store that replicas need", usage.live_bytes)
+        yield _gauge(
+            "peacefs_store_dead_bytes",
+            "Bytes of the chunk store that no replica needs",
+            usage.used_bytes - usage.live_bytes,
+        )
+        yield _gauge("peacefs_store_available_bytes", "Free bytes for further chunks", usage.available_bytes)
         segments = sum(disk.store.segments for disk in self._disks.working)
         yield _gauge("peacefs_store_segments", "Segment files for small chunks", segments)
-        yield _gauge("peacefs_store_replicas", "Replicas that are held", sum(disk.replicas for disk in disks))
+        yield _gauge("peacefs_store_replicas", "Replicas on this datanode", sum(disk.replicas for disk in disks))
         states = GaugeMetricFamily("peacefs_disks", "Disks by their state", labels=["state"])
         for state, count in sorted(Tally(disk.state for disk in disks).items()):
             states.add_metric([state], count)
         yield states
-        used = GaugeMetricFamily("peacefs_disk_used_bytes", "Room that a disk's chunks take", labels=["directory"])
+        used = GaugeMetricFamily(
+            "peacefs_disk_used_bytes", "Bytes of a disk that chunks occupy", labels=["directory"]
+        )
         size = GaugeMetricFamily(
-            "peacefs_disk_capacity_bytes", "Room for chunks on a disk, used and free", labels=["directory"]
+            "peacefs_disk_capacity_bytes", "Bytes of a disk for chunks, used and free", labels=["directory"]
         )
         for disk in disks:
             used.add_metric([disk.directory], disk.used_bytes)
@@ -72,11 +80,15 @@ class StoreMetrics(Collector):
             "Replicas moved between the own disks",
             self._disk_balancer.moved_total,
         )
-        yield _counter("peacefs_disk_balance_moved_bytes", "Bytes of these", self._disk_balancer.bytes_moved_total)
+        yield _counter(
+            "peacefs_disk_balance_moved_bytes",
+            "Bytes of replicas moved between the own disks",
+            self._disk_balancer.bytes_moved_total,
+        )
         yield _gauge("peacefs_connections_idle", "Connections kept for later", self._idle_connections())
         samples = GaugeMetricFamily(
             "peacefs_hop_seconds_per_mebibyte",
-            "Recent time for a MiB of successors, and of the own disk",
+            "Recent time per MiB of each successor, and of the own disk",
             labels=["datanode"],
         )
         for sample in self._samples():

@@ -50,7 +50,7 @@ class ScrubProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Look(NamedTuple):
-    """A chunk to verify: either the next in the round, or one that was corrupt before."""
+    """A chunk to verify: the next one of the round, or one that was found corrupt before."""
 
     chunk: ChunkId
     is_in_turn: bool

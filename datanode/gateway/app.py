@@ -309,7 +309,7 @@ def _shortage(fewest: int | None, token: FileWrite | FileAppend) -> dict[str, st
     """Return a header that reports missing replicas; empty if no replicas are missing."""
     if fewest is None or fewest >= token.replication:
         return {}
-    log.warning("%r has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
+    log.warning("%r has only %d of %d replicas until it is repaired", token.path, fewest, token.replication)
     return {"x_peacefs_replicas": f"{fewest}/{token.replication}"}
 
 

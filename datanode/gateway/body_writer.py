@@ -122,7 +122,9 @@ class BodyWriter:
             broken_off = self._loop.create_task(self._break_off(end))
             broken_off.add_done_callback(_log_bug)
             if self.is_shown and isinstance(end, PeerUnreachable | PeerTimeout):
-                raise type(end)(f"the client of {self._path} went; what had come of the file is kept") from None
+                raise type(end)(
+                    f"the client of {self._path} disconnected; the part of the file that arrived is kept"
+                ) from None
             raise
         self._close()
 
@@ -189,7 +191,7 @@ class BodyWriter:
                     self._raise_fault()
                     await self._complete()
                 except PeacefsError as fault:
-                    log.warning("%s ends where it was flushed last: %s", self._path, fault.message)
+                    log.warning("%s ends at its last flush: %s", self._path, fault.message)
                     await self._abandon()
         finally:
             self._close()
@@ -347,4 +349,4 @@ def _heard(future: asyncio.Future[None]) -> asyncio.Future[None]:
 
 def _log_bug(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (fault := task.exception()) is not None:
-        log.error("writing an upload failed in a way that is a bug of this datanode", exc_info=fault)
+        log.error("writing an upload failed because of a bug in this datanode", exc_info=fault)

@@ -178,7 +178,7 @@ async def send_pieces(
             else:
                 await _send_from_threads(first, pieces, send, client, hung_up)
     except PeacefsError as fault:
-        log.warning("%r broke off while it was read: %s", wanted.path, fault)
+        log.warning("reading %r failed in the middle: %s", wanted.path, fault)
 
 
 async def _send_rest(piece: Piece | None, pieces: Pieces, send: Send, hung_up: asyncio.Task[None]) -> None:

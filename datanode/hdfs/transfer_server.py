@@ -102,7 +102,7 @@ class TransferServer:
         try:
             self._crowd.enter(host)
         except Overloaded as refusal:
-            log.warning("a client of HDFS is turned away: %s", refusal.message)
+            log.warning("refused a client of HDFS: %s", refusal.message)
             sock.close()
             return
         connection = TransferSocket(sock, peer)
@@ -111,7 +111,7 @@ class TransferServer:
                 self._make_room()
             if len(self._serving) >= self._connections_max or self._stopping.is_set():
                 log.warning(
-                    "a client of HDFS at %s is turned away: all %d connections work", peer, len(self._serving)
+                    "refused a client of HDFS at %s: all %d connections are in use", peer, len(self._serving)
                 )
                 self._crowd.leave(host)
                 connection.close()
@@ -145,10 +145,10 @@ class TransferServer:
         except PeerError as fault:
             log.debug("client of HDFS at %s: %s", connection.peer, fault.message)
         except PeacefsError as fault:
-            log.warning("the connection of %s to the HDFS port ends: %s", connection.peer, fault.message)
+            log.warning("the connection of %s to the HDFS port ended: %s", connection.peer, fault.message)
             connection.close_politely()
         except Exception:
-            log.exception("a connection of HDFS ended in a way that is a bug of this datanode")
+            log.exception("a connection of HDFS ended because of a bug in this datanode")
         finally:
             connection.close()
             self._crowd.leave(host)

@@ -109,7 +109,7 @@ class DataRequests:
             case RequestDescriptor():
                 return self._server.share_chunk(connection, request)
             case _:
-                raise ProtocolViolation(f"{type(request).__name__} is nothing to ask a data server")
+                raise ProtocolViolation(f"{type(request).__name__} is not a request to a data server")
 
     def _refuse(self, requester: Requester, fault: PeacefsError) -> fx.Steps[bool]:
         """Send a Failure; return False if it cannot be sent."""

@@ -53,7 +53,9 @@ class DataListeners:
         try:
             listener, name = listen_locally(data_connections_max)
         except OSError as error:
-            log.info("no local socket here (%s): readers on this host read over TCP", error.strerror or error)
+            log.info(
+                "cannot open a local socket (%s): readers on this host read over TCP", error.strerror or error
+            )
             return me
         self._sockets.append(listener)
         return dataclasses.replace(

@@ -178,7 +178,7 @@ class DataServer:
         if isinstance(fault, PeacefsError):
             log.debug("data connection from %s: %s", connection.peer, fault.message)
         elif fault is not None:
-            log.error("a data connection ended in a way that is a bug of this datanode", exc_info=fault)
+            log.error("a data connection ended because of a bug in this datanode", exc_info=fault)
         self._served_here.remove(connection)
         connection.close()
         with self._lock:

@@ -51,7 +51,7 @@ class WritePermits:
         """
         token = self._signer.verify_even_late(opening.token, ChunkWrite)
         if token.expires_s < self._wall_clock() - grant_clock_slack_s:
-            raise GrantLapsed("the chunk was not begun while the token to write it was good; ask for another")
+            raise GrantLapsed("the write token expired before the chunk was begun; ask for another")
         if (token.chunk, token.version) != (opening.chunk, opening.version):
             raise AccessDenied("the token is for another chunk")
         if self._node not in token.nodes:

@@ -1,8 +1,8 @@
 """Write the tables of docs/metrics.md from what a running cluster exposes: `python docs/site/metrics.py`.
 
-Names, types and meanings are the code's. The page keeps its own words about labels, as long as it names all of
-those that are exposed, and the order of its rows; what is new comes at the end of its table. A test holds the page
-to what this writes.
+Names, types and meanings are the code's. The page keeps the order of its rows, and its own words about labels as
+long as they name every label that the cluster exposes. New metrics come at the end of their table. A test compares
+the page with a running cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from peacefs.client.local_cluster.cluster import LocalCluster
 
 PAGE = Path(__file__).parents[1] / "metrics.md"
-_HEADING = ("| metric | type | labels | meaning |", "| --- | --- | --- | --- |")
+_HEADING = ("| metric | meaning |", "| --- | --- |")
 #: A metric by its name as one asks for it: its type, its meaning, and the labels that are exposed now.
 Exposed = Mapping[str, tuple[str, str, frozenset[str]]]
 
@@ -46,30 +46,34 @@ def rewritten(page: str, coordinator: Exposed, datanode: Exposed) -> str:
         "Datanode": {name: of for name, of in datanode.items() if name not in both},
     }
     prose = page.partition("\n## ")[0].rstrip()
-    rows = {name: cells for line in page.splitlines() if (cells := _cells(line)) for name in [cells[0].strip("`")]}
+    rows = {name: line for line in page.splitlines() if (name := _name(line))}
     tables = ["\n".join(("", f"## {title}", "", *_HEADING, *_rows(of, rows))) for title, of in sections.items()]
     return prose + "\n\n" + "\n".join(tables) + "\n"
 
 
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("| `") else []
+def _name(line: str) -> str | None:
+    """Return the metric of a row, without its labels."""
+    found = re.match(r"\| `(\w+)", line)
+    return found and found[1]
 
 
-def _rows(of: Exposed, rows: Mapping[str, list[str]]) -> list[str]:
+def _rows(of: Exposed, rows: Mapping[str, str]) -> list[str]:
     known = [name for name in rows if name in of]
-    return [_row(name, of[name], rows.get(name, [])) for name in (*known, *sorted(of.keys() - rows.keys()))]
+    return [_row(name, of[name], rows.get(name, "")) for name in (*known, *sorted(of.keys() - rows.keys()))]
 
 
-def _row(name: str, of: tuple[str, str, frozenset[str]], cells: list[str]) -> str:
+def _row(name: str, of: tuple[str, str, frozenset[str]], row: str) -> str:
     kind, meaning, labels = of
-    said = cells[2] if cells else ""
-    if not labels <= set(re.findall(r"`(\w+)`", said)):
-        said = ", ".join(f"`{label}`" for label in sorted(labels))
-    return f"| `{name}` | {kind} | {said} | {meaning} |"
+    written = re.match(r"\| `\w+\{([\w, ]+)\}`( \([^|]*\))?", row)
+    listed, values = (written[1].split(", "), written[2] or "") if written else ([], "")
+    if not labels <= set(listed):
+        listed, values = sorted(labels), ""
+    shown = f"{{{', '.join(listed)}}}" if listed else ""
+    return f"| `{name}{shown}`{values} | {'Histogram: ' if kind == 'histogram' else ''}{meaning} |"
 
 
 def main() -> None:
-    """Start a cluster, and write the page anew."""
+    """Start a cluster, and rewrite the page."""
     with tempfile.TemporaryDirectory() as name, LocalCluster(Path(name), datanodes=1, port=0) as cluster:
         coordinator = exposed(cluster.http_address.removeprefix("http://"))
         datanode = exposed(f"127.0.0.1:{cluster.datanodes[0].readiness.http_port}")

@@ -40,7 +40,7 @@ def calibrate(file: Path, coordinator: str, seconds: float) -> None:
     Raises InvalidTopology, BadRequest, and errors of the coordinator and datanodes.
     """
     if file.suffix != ".toml":
-        raise BadRequest(f"{file}: rates can be written to a file whose name ends in .toml alone")
+        raise BadRequest(f"{file}: rates can be written only to a file whose name ends in .toml")
     address, retry_policy = parse_address(coordinator), RetryPolicy()
     api = CoordinatorApi(CoordinatorHttp(address, retry_policy), current_user())
     connections = ConnectionPool(Identity("", "client", f"calibrate {socket.gethostname()}/{os.getpid()}", None))

@@ -25,7 +25,7 @@ def create(
     directory: Annotated[
         Path,
         typer.Option(
-            "--directory", metavar="DIR", help="Directory of the CA, made if needed, and of all it signs."
+            "--directory", metavar="DIR", help="Directory of the CA and its certificates, made if needed."
         ),
     ],
     hosts: Annotated[
@@ -33,7 +33,7 @@ def create(
         typer.Option(
             "--host",
             metavar="NAME,...",
-            help="The names and addresses of a machine, once for each; a certificate that it has is replaced.",
+            help="Names and addresses of one machine; repeat for each machine. Replaces an existing certificate.",
             show_default=False,
         ),
     ],
@@ -44,8 +44,7 @@ def create(
 ) -> None:
     """Make certificates, signed by a CA in DIR.
 
-    The CA is made first where there is none. Prints the options of services and clients, and the settings of
-    Spark.
+    Makes the CA first if there is none. Prints the options of services and clients, and the settings of Spark.
     """
     from peacefs.client.local_cluster.trial_certificates import TrialAuthority
 
@@ -79,9 +78,11 @@ def _spark_settings(authority: TrialAuthority) -> list[str]:
 
 @certificates.command()
 def show(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Certificates in PEM.", show_default=False)],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Certificate files in PEM.", show_default=False)
+    ],
 ) -> None:
-    """Show whose a certificate is, for which hosts, and until when."""
+    """Show the subject, hosts and expiry of certificates."""
     from datetime import UTC, datetime
 
     from peacefs.client.local_cluster.trial_certificates import read_certificates

@@ -23,7 +23,7 @@ checkpoint = typer.Typer(
 )
 
 Root = Annotated[str, typer.Argument(metavar="PATH", help="A checkpoint's root.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object for each checkpoint.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per checkpoint.")]
 
 
 @checkpoint.command("ls")
@@ -34,7 +34,7 @@ def list_(
 ) -> None:
     """List checkpoints at and below paths.
 
-    For each: its batches, size and query.
+    Shows the batches, size and query of each.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.inspect import list_checkpoints
@@ -48,7 +48,9 @@ def list_(
 @checkpoint.command()
 def show(
     path: Root,
-    stores: Annotated[bool, typer.Option("--stores", "-s", help="Each partition's state versions, too.")] = False,
+    stores: Annotated[
+        bool, typer.Option("--stores", "-s", help="Also show the state versions of each partition.")
+    ] = False,
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -72,16 +74,16 @@ def verify(
     ] = None,
     with_sink: Annotated[
         str | None,
-        typer.Option("--with-sink", metavar="DIR", help="Directory of a file sink, whose log is verified, too."),
+        typer.Option("--with-sink", metavar="DIR", help="Directory of a file sink; also verify its log."),
     ] = None,
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Verify that a query could resume from a checkpoint.
 
-    Names the last good batch. Reads every file that a restart from the batch needs, and verifies checksums,
-    contents, and that they fit together. Exit status: 0 whole; 3 something is wrong that a restart survives; 4 a
-    restart fails, but not after a repair or a rollback; 5 neither helps.
+    Names the last good batch. Reads every file that a restart from it needs, and verifies checksums, contents, and
+    that the files fit together. Exit status: 0 whole; 3 faults that a restart survives; 4 a restart fails, but a
+    repair or rollback helps; 5 neither helps.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.inspect import verify_checkpoint
@@ -91,16 +93,17 @@ def verify(
     raise typer.Exit(status)
 
 
-Archive = Annotated[Path, typer.Argument(metavar="FILE", help="An archive, on this machine.", show_default=False)]
-NewRoot = Annotated[str, typer.Argument(metavar="PATH", help="A root where nothing is yet.", show_default=False)]
+Archive = Annotated[Path, typer.Argument(metavar="FILE", help="Archive on this machine.", show_default=False)]
+NewRoot = Annotated[
+    str, typer.Argument(metavar="PATH", help="New checkpoint root, which must not exist.", show_default=False)
+]
 
 
 @checkpoint.command()
 def fork(path: Root, new: NewRoot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Copy a checkpoint to another root of its cluster.
 
-    Copies names, never data, in one commit; of a running query, the checkpoint of one moment. The copy needs
-    nothing of the original.
+    Copies names and no data, in one commit, also while the query runs. The copy does not depend on the original.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.move import fork_checkpoint
@@ -113,12 +116,12 @@ def fork(path: Root, new: NewRoot, coordinator: Coordinator = DEFAULT_COORDINATO
 def export(
     path: Root,
     file: Archive,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it exists.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Write a checkpoint into a zip archive.
 
-    With a SHA-256 of every file; from a cluster, the checkpoint of one moment.
+    The archive contains a SHA-256 of every file. On a cluster, the query may run meanwhile.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.move import export_checkpoint
@@ -129,7 +132,7 @@ def export(
 
 @checkpoint.command("import")
 def import_(file: Archive, new: NewRoot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Make a checkpoint of an archive. It is there when it is whole, and verified, and never over another."""
+    """Make a new checkpoint from a verified archive."""
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.move import import_checkpoint
 
@@ -140,12 +143,13 @@ def import_(file: Archive, new: NewRoot, coordinator: Coordinator = DEFAULT_COOR
 @checkpoint.command()
 def ancestry(
     paths: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="[default: /]")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each family.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per tree.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show which checkpoints were made of which.
+    """Show which checkpoints were made from which.
 
-    By fork, rollback, import or copy, with the batch, when, and by whom, as trees; what is gone by now, too.
+    Draws trees of forks, rollbacks, imports and copies, with batch, time and user, including checkpoints that no
+    longer exist.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.ancestry import show_families
@@ -161,18 +165,18 @@ def begin(
     path: Root,
     host: Annotated[
         str | None,
-        typer.Option("--host", metavar="NAME", help="Host on which the query is to run. [default: here]"),
+        typer.Option("--host", metavar="NAME", help="Host on which the query will run. [default: this host]"),
     ] = None,
     pid: Annotated[
         int | None,
-        typer.Option("--pid", metavar="N", min=0, help="The query's process. [default: who calls this]"),
+        typer.Option("--pid", metavar="N", min=0, help="The query's process id. [default: the calling process]"),
     ] = None,
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Begin a run and print its checkpointLocation.
 
-    What earlier runs write is refused from then on.
+    From then on, writes of earlier runs are refused.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.runs import begin_run_of
@@ -204,23 +208,29 @@ def runs(
 def rollback(
     path: Root,
     to_batch: Annotated[
-        int, typer.Option("--to-batch", metavar="N", min=0, help="The batch to go on from.", show_default=False)
+        int,
+        typer.Option(
+            "--to-batch", metavar="N", min=0, help="The batch that becomes the latest.", show_default=False
+        ),
     ],
     with_sink: Annotated[
         str | None,
-        typer.Option("--with-sink", metavar="DIR", help="Directory of a file sink, whose log is cut back, too."),
+        typer.Option("--with-sink", metavar="DIR", help="Directory of a file sink; also cut back its log."),
     ] = None,
     no_file_sink: Annotated[
-        bool, typer.Option("--no-file-sink", help="The query writes to no file sink.")
+        bool, typer.Option("--no-file-sink", help="State that the query writes to no file sink.")
     ] = False,
     batches_may_differ: Annotated[
         bool,
-        typer.Option("--batches-may-differ", help="The sink does not go by batch numbers, or was undone, too."),
+        typer.Option(
+            "--batches-may-differ",
+            help="Accept that later batches may differ: the sink ignores batch numbers, or you undid its output.",
+        ),
     ] = False,
     idle: Annotated[
         float,
         typer.Option(
-            "--idle", metavar="SECONDS", min=0, help="Refuse if anything was written in the last so many seconds."
+            "--idle", metavar="SECONDS", min=0, help="Refuse if anything was written in the last SECONDS seconds."
         ),
     ] = checkpoint_idle_s,
     as_json: Json = False,
@@ -228,8 +238,8 @@ def rollback(
 ) -> None:
     """Make an earlier batch the latest.
 
-    In one commit; what was there before is kept beside it. Stop the query first. The next batch is repeated as it
-    was planned; later ones may come out otherwise. Sinks other than a file sink are not undone.
+    Stop the query first. The change is one commit, and the former state is kept beside it. The next batch is
+    repeated as planned; later batches may differ. Only the log of a file sink is undone; other sinks are not.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.change import roll_back_checkpoint
@@ -283,13 +293,13 @@ def repair(
     batches_may_differ: Annotated[
         bool,
         typer.Option(
-            "--batches-may-differ", help="The sink does not go by batch numbers: a batch may be planned anew."
+            "--batches-may-differ", help="Accept that a batch may differ: the sink ignores batch numbers."
         ),
     ] = False,
     idle: Annotated[
         float,
         typer.Option(
-            "--idle", metavar="SECONDS", min=0, help="Refuse if anything was written in the last so many seconds."
+            "--idle", metavar="SECONDS", min=0, help="Refuse if anything was written in the last SECONDS seconds."
         ),
     ] = checkpoint_idle_s,
     as_json: Json = False,
@@ -297,8 +307,8 @@ def repair(
 ) -> None:
     """Remove the files that keep a query from starting.
 
-    Makes the repair that `verify` names, and no other; what is removed is kept in a directory beside the
-    checkpoint. Stop the query first.
+    Stop the query first. Makes only the repair that `verify` names, and keeps the removed files in a directory
+    beside the checkpoint.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.change import repair_checkpoint
@@ -311,30 +321,33 @@ def repair(
 def prune(
     path: Root,
     keep_batches: Annotated[
-        int | None, typer.Option("--keep-batches", metavar="N", min=1, help="The latest N batches.")
+        int | None, typer.Option("--keep-batches", metavar="N", min=1, help="Keep the latest N batches.")
     ] = None,
     keep_hours: Annotated[
-        float | None, typer.Option("--keep-hours", metavar="H", min=0, help="Those done in the last H hours.")
+        float | None,
+        typer.Option("--keep-hours", metavar="H", min=0, help="Keep batches done in the last H hours."),
     ] = None,
     keep_bytes: Annotated[
-        int | None, typer.Option("--keep-bytes", metavar="N", min=0, help="As many as need N bytes together.")
+        int | None, typer.Option("--keep-bytes", metavar="N", min=0, help="Keep batches up to N bytes in total.")
     ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete it, and do not only say so.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the files, instead of only listing them.")
+    ] = False,
     idle: Annotated[
         float,
         typer.Option(
             "--idle",
             metavar="SECONDS",
             min=0,
-            help="Delete only if nothing was written in the last so many seconds.",
+            help="Delete only if nothing was written in the last SECONDS seconds.",
         ),
     ] = checkpoint_idle_s,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Find files that no kept batch needs.
 
-    Orphans, too; --delete deletes both. The latest batch is always kept, and before it as many as all that is
-    asked for allows.
+    Also finds orphans; --delete deletes both. Always keeps the latest batch, and earlier batches that all given
+    limits allow.
     """
     import time
 
@@ -364,7 +377,7 @@ def rehearse(
 ) -> None:
     """Load a batch's state with Spark's own reader.
 
-    Proves, on this machine, that a restart could. Prints rows and seconds. Needs Spark and Java.
+    Shows, on this machine, that a restart could load it. Prints rows and seconds. Needs Spark and Java.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.rehearse import rehearse_checkpoint

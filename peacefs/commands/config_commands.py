@@ -14,7 +14,7 @@ from . import configuration
 
 config = typer.Typer(
     no_args_is_help=True,
-    help="Options from files and the environment.",
+    help="Show options from files and the environment.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -30,14 +30,18 @@ def show(
     context: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[COMMAND]...", help="Only this command's, as `datanode`.", show_default=False),
+        typer.Argument(
+            metavar="[COMMAND]...",
+            help="Show only the options of this command, such as `datanode`.",
+            show_default=False,
+        ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Defaults, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also show defaults.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")] = False,
 ) -> None:
-    """Show each option's value, and the file or variable that it is from.
+    """Show the value of each option, and the file or variable that sets it.
 
-    Without a command only those that are not defaults. Mistakes are listed, with status 2.
+    Without a command, shows only options that are not defaults. Lists mistakes, with exit status 2.
     """
     wanted = " ".join(command or ())
     found = configuration.apply(context.find_root().command)

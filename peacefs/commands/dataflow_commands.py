@@ -20,18 +20,20 @@ def demo(
     log: Annotated[
         Path | None, typer.Option("--input", metavar="FILE", help="An sshd log. [default: the demo's own]")
     ] = None,
-    lines: Annotated[int, typer.Option("--lines", help="The log is repeated until there are so many.")] = 120_000,
-    rate: Annotated[int, typer.Option("--rate", help="Lines a second.")] = 4_000,
+    lines: Annotated[
+        int, typer.Option("--lines", help="Number of lines; the log is repeated if it is shorter.")
+    ] = 120_000,
+    rate: Annotated[int, typer.Option("--rate", help="Lines per second.")] = 4_000,
     directory: Annotated[
         Path | None, typer.Option("--dir", metavar="DIR", help="Working directory. [default: a temporary one]")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave everything there afterwards.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Only the report, as JSON, on stdout.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep all files in the working directory.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the report, as JSON, to stdout.")] = False,
 ) -> None:
     """Run a query on Spark executors, kill one, and compare.
 
-    The query counts failed log-ins on three executors, in processes of their own. One is killed, later a datanode;
-    the rows must be those of a batch over all lines.
+    The query counts failed log-ins on three executors, each a process. Kills one executor, and later a datanode.
+    The rows must equal those of a batch over all lines.
     """
     from peacefs.spark_connector.dataflow_demo.app import Options, run_demo
 
@@ -43,44 +45,56 @@ def demo(
 @dataflow.command()
 def advise(
     query: Annotated[
-        str, typer.Argument(metavar="FILE[:NAME]", help="Python file that makes a Query, and its name there.")
+        str, typer.Argument(metavar="FILE[:NAME]", help="Python file that makes a Query, and the variable's name.")
     ],
-    rate: Annotated[float, typer.Option("--rate", min=0.001, help="Rows of all sources a second.")],
+    rate: Annotated[float, typer.Option("--rate", min=0.001, help="Rows per second of all sources.")],
     sample: Annotated[
         list[str],
-        typer.Option("--sample", metavar="SOURCE=FILE", help="Rows of a source: .parquet, .csv or .json."),
+        typer.Option(
+            "--sample", metavar="SOURCE=FILE", help="File with sample rows of a source: .parquet, .csv or .json."
+        ),
     ],
     guarantee: Annotated[
         str,
         typer.Option(
             "--guarantee",
-            help="At least: precise, repeating, convergent, divergent or gap.",
+            help="Minimum guarantee: precise, repeating, convergent, divergent or gap.",
         ),
     ] = "precise",
     recover_within: Annotated[
-        float | None, typer.Option("--recover-within", metavar="SECONDS", help="From a death until caught up.")
+        float | None,
+        typer.Option(
+            "--recover-within",
+            metavar="SECONDS",
+            help="Maximum time from a failure until the query has caught up.",
+        ),
     ] = None,
     processor: Annotated[
-        float | None, typer.Option("--processor", metavar="SHARE", help="Processor time it may add, 0.1 for 10 %.")
+        float | None,
+        typer.Option("--processor", metavar="SHARE", help="Maximum additional processor time; 0.1 means 10 %."),
     ] = None,
     traffic: Annotated[
-        float | None, typer.Option("--traffic", metavar="SHARE", help="Bytes it may move, of those of the rows.")
+        float | None,
+        typer.Option(
+            "--traffic", metavar="SHARE", help="Maximum additional bytes, as a share of the rows' bytes."
+        ),
     ] = None,
     memory: Annotated[
-        float | None, typer.Option("--memory", metavar="MB", help="Memory it may take beside the state.")
+        float | None, typer.Option("--memory", metavar="MB", help="Maximum memory beside the state.")
     ] = None,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="SECONDS", help="M of HA: acknowledgements and copies.")
+        float,
+        typer.Option("--interval", metavar="SECONDS", help="Interval of acknowledgements and copies (HA's M)."),
     ] = 0.05,
     checkpoint: Annotated[
         float, typer.Option("--checkpoint", metavar="SECONDS", help="Interval of SGuard's checkpoints.")
     ] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")] = False,
 ) -> None:
     """Say which recovery technique fits a query.
 
-    The query's load is measured on samples of its rows; costs and recovery follow by the papers' closed forms.
-    Status 1 if no technique keeps what is wanted.
+    Measures the query's load on samples of its rows, and estimates costs and recovery with the papers' closed
+    forms. Exit status 1 if no technique meets the demand.
     """
     from peacefs.dataflow.advice.advice import Demand
     from peacefs.dataflow.advice.load import Parameters

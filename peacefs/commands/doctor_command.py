@@ -16,7 +16,7 @@ def doctor(
         typer.Option(
             "--dir",
             metavar="DIR",
-            help="Measure the disk of this directory, on this machine, too; may be repeated.",
+            help="Also measure the disk of this directory on this machine; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -25,12 +25,11 @@ def doctor(
         typer.Option(
             "--spark-conf",
             metavar="FILE",
-            help="The spark-defaults.conf to check. [default: the one of SPARK_CONF_DIR, or of the Spark that is "
-            "installed here]",
+            help="The spark-defaults.conf to check. [default: that of SPARK_CONF_DIR, or of the installed Spark]",
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each finding.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per finding.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Check a cluster and this machine; say what to change.

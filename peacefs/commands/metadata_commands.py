@@ -34,15 +34,15 @@ def back_up_metadata(
     directory: Annotated[
         Path | None,
         typer.Option(
-            "--dir", metavar="DIR", help="Data directory of a coordinator of this machine, running or not."
+            "--dir", metavar="DIR", help="Data directory of a coordinator on this machine, running or not."
         ),
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it exists.")] = False,
 ) -> None:
     """Copy the metadata into FILE.
 
-    FILE appears when it is whole. Keep the coordinator's cluster.secret with it.
+    FILE appears when it is complete. Keep the coordinator's cluster.secret with it.
     """
     if directory is None:
         _back_up_from(coordinator, file, force)
@@ -88,21 +88,20 @@ def restore_metadata(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     directory: Directory,
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="Set the metadata aside that is there, as *.replaced.")
+        bool, typer.Option("--force", "-f", help="Set existing metadata aside as *.replaced.")
     ] = False,
     with_log: Annotated[
         bool,
         typer.Option(
             "--with-log",
-            help="Then make the changes that came after the backup, from the log in DIR: for metadata that is "
-            "damaged while its log is not.",
+            help="Then apply the changes after the backup from the log in DIR. Use this if the metadata is "
+            "damaged and its log is sound.",
         ),
     ] = False,
 ) -> None:
     """Restore DIR's metadata from a backup.
 
-    The coordinator must not run. Chunks that datanodes hold and the backup does not know are kept until
-    `release-floor`.
+    Stop the coordinator first. Chunks that are not in the backup stay on the datanodes until `release-floor`.
     """
     from peacefs.client.command_line.progress import transfer_progress
     from peacefs.coordinator.metadata.sqlite import backup
@@ -128,7 +127,7 @@ def restore_metadata(
 def check_metadata(directory: Directory) -> None:
     """Check the metadata in DIR.
 
-    Every page, then the invariants of names, files and chunks. The coordinator may run. Exit status 1 when
+    Checks every page, then the invariants of names, files and chunks. The coordinator may run. Exit status 1 if
     something is wrong.
     """
     from peacefs.client.command_line.progress import transfer_progress
@@ -159,15 +158,15 @@ def accept_loss(
     directory: Annotated[
         Path | None,
         typer.Option(
-            "--dir", metavar="DIR", help="Data directory of a coordinator that does not start; it must not run."
+            "--dir", metavar="DIR", help="Data directory of a coordinator that is stopped and does not start."
         ),
     ] = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Go on without commits that were lost.
+    """Continue without lost commits.
 
-    They were acknowledged, and the metadata has lost them. What datanodes hold of them is kept until
+    These commits were acknowledged, and are missing in the metadata. Their chunks stay on the datanodes until
     `release-floor`. A damaged log is kept as *.lost-log.
     """
     if not yes:
@@ -216,12 +215,12 @@ def _accept_at(coordinator: str) -> None:
 @metadata.command("leave-journal")
 def leave_journal(
     directory: Directory,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Go on without a journal.
+    """Continue without a journal.
 
-    The coordinator must not run. For a cluster that goes on with one coordinator: the one that led last. What the
-    others and the journal have besides is given up.
+    Stop the coordinator first. For a cluster that continues with one coordinator, the one that led last. Changes
+    that only the other coordinators and the journal have are lost.
     """
     from peacefs.coordinator.metadata.sqlite import exact_copies
     from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
@@ -237,22 +236,28 @@ def leave_journal(
 @metadata.command("discard-journal")
 def discard_journal(
     journal: Annotated[
-        str, typer.Option("--journal", metavar="ADDRESS", help="As for `peacefs coordinator`.", show_default=False)
+        str,
+        typer.Option(
+            "--journal",
+            metavar="ADDRESS",
+            help="Address of the journal, as for `peacefs coordinator`.",
+            show_default=False,
+        ),
     ],
     login: Annotated[
         Path | None,
-        typer.Option("--journal-login", metavar="FILE", help="A file with one line for etcd: USER:PASSWORD."),
+        typer.Option("--journal-login", metavar="FILE", help="File with one line for etcd, USER:PASSWORD."),
     ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option("--journal-ca", metavar="FILE", help="The CA that has signed etcd's certificates, in PEM."),
+        typer.Option("--journal-ca", metavar="FILE", help="The CA of etcd's certificates, in PEM."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove a journal, after a restore.
 
-    The coordinator that starts first begins another, the others copy anew. No coordinator may run. Whatever only
-    the journal has is lost.
+    Stop all coordinators first. The coordinator that starts first begins a new journal; the others copy its
+    metadata. Changes that only the journal has are lost.
     """
     from peacefs.coordinator.journal.address import JournalOptions, open_journal
     from peacefs.coordinator.journal.port import JournalRefused, JournalUnsure
@@ -283,12 +288,12 @@ def discard_journal(
 @metadata.command("release-floor")
 def release_gc_floor(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Release the GC floor that a restore holds.
 
-    What datanodes hold and the backup did not know is deleted for good, once the coordinator has run for as long
-    as a token to write lives.
+    Chunks that were not in the backup are deleted for good, once the coordinator has run for the lifetime of a
+    write token.
     """
     import msgspec
 

@@ -14,13 +14,15 @@ calibration_s: Final = 2.0
 simulated_seeds_max: Final = 10_000
 
 
-topology = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Look at networks and their descriptions."
-)
+topology = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check, draw and measure networks.")
 
 _TopologyFile = Annotated[
     Path,
-    typer.Argument(metavar="FILE", show_default=False, help="TOML if it ends in .toml, else Hadoop's rack table."),
+    typer.Argument(
+        metavar="FILE",
+        show_default=False,
+        help="Description of a network: TOML if the name ends in .toml, else Hadoop's rack table.",
+    ),
 ]
 
 
@@ -52,17 +54,17 @@ def simulate(
             "deadline or reserving; may be repeated. [default: the scenario's own]",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Only the rows, as JSON, on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the rows, as JSON, to stdout.")] = False,
     picture: Annotated[
         Path | None,
-        typer.Option("--picture", metavar="FILE", help="Draw it: .png, .svg or .pdf."),
+        typer.Option("--picture", metavar="FILE", help="Write a picture: .png, .svg or .pdf."),
     ] = None,
 ) -> None:
     """Simulate placement policies.
 
-    "From request" is from when a set is asked for until it is written, "span" from its first grant; both are means
-    over all sets. No policy can beat the bounds. periodic shows how many times as long checkpoints that come back
-    take as alone in the cluster, under several loads.
+    "From request" is the time from the request of a set until it is written, "span" the time from its first grant;
+    both are means over all sets. No policy can beat the bounds. "periodic" shows, under several loads, how many
+    times as long as alone in the cluster periodic checkpoints take.
     """
     if scenario == "periodic":
         from .periodic_command import run_periodic_command
@@ -102,12 +104,12 @@ def plan(
             help="Plan for this network, without a coordinator: TOML, or Hadoop's rack table.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Show where a policy would put chunks, and when.
 
-    A dry run: nothing is reserved, and the cluster is taken for idle.
+    A dry run: reserves nothing, and assumes an idle cluster.
     """
     from .plan_command import PlanOptions, run_plan
 
@@ -116,7 +118,7 @@ def plan(
 
 @topology.command("check")
 def topology_check(file: _TopologyFile) -> None:
-    """Say what a file describes, or the line of its first mistake."""
+    """Check a description, and name the line of its first mistake."""
     from .topology_command import check
 
     check(file)
@@ -126,7 +128,9 @@ def topology_check(file: _TopologyFile) -> None:
 def topology_show(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="As for check. [default: the network of a running cluster]"),
+        typer.Argument(
+            metavar="FILE", help="Description of a network. [default: the network of a running cluster]"
+        ),
     ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Write a picture.")] = None,
     dot: Annotated[
@@ -139,8 +143,8 @@ def topology_show(
 ) -> None:
     """Draw a network as a tree, with the rates of its links.
 
-    That of a running cluster, without FILE, comes with the chunks that are on their way over each link now, beside
-    how many it carries.
+    Without FILE, draws the network of the running cluster, with the number of chunks now on each link and the
+    number that the link can carry.
     """
     from .topology_command import show
 
@@ -151,7 +155,9 @@ def topology_show(
 def topology_calibrate(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", show_default=False, help="A description in TOML, or where to put one."),
+        typer.Argument(
+            metavar="FILE", show_default=False, help="Description in TOML; created if it does not exist."
+        ),
     ],
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     seconds: Annotated[
@@ -161,9 +167,9 @@ def topology_calibrate(
 ) -> None:
     """Measure the running cluster's disks and links.
 
-    Writes what they carry into FILE: each datanode's disk with 1, 2, 4 and 8 streams, and each link between
-    racks. Best when little else goes on, and from a machine whose network card is no slower than the disks. What
-    is written for it is deleted at once. Of comments in FILE the one at its head stays.
+    Writes the rates into FILE: of each datanode's disk with 1, 2, 4 and 8 streams, and of each link between racks.
+    Run it when the cluster has little other work, on a machine whose network card is at least as fast as the
+    disks. Deletes its data at once. Keeps only the comment at the head of FILE.
     """
     from .calibrate_command import calibrate
 
@@ -172,9 +178,9 @@ def topology_calibrate(
 
 @topology.command("reload")
 def topology_reload(coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Have the coordinator read its topology file again.
+    """Make the coordinator reload its topology file.
 
-    When there is a mistake in it, it is named and nothing changes.
+    If the file has a mistake, the mistake is reported and nothing changes.
     """
     from .topology_command import reload
 

@@ -84,7 +84,8 @@ def run_coordinator(
             "--hdfs-port",
             min=0,
             max=65535,
-            help="For clients of HDFS (hdfs://), usually 8020; 0 for a free one. Not encrypted: beyond loopback "
+            help="Port for clients of HDFS (hdfs://), usually 8020; 0 for a free one. Not encrypted: beyond "
+            "loopback "
             "it needs --no-tls. [default: none]",
             show_default=False,
         ),
@@ -96,7 +97,7 @@ def run_coordinator(
         bool,
         typer.Option(
             "--permissions/--no-permissions",
-            help="Refuse users what HDFS would. The superuser is who runs the coordinator.",
+            help="Check permissions as HDFS does. The superuser is the user who runs the coordinator.",
         ),
     ] = True,
     groups: Annotated[
@@ -104,7 +105,7 @@ def run_coordinator(
         typer.Option(
             "--group",
             metavar="GROUP=USER,...",
-            help="Members of a group, once for each; those of supergroup are superusers.",
+            help="Members of a group; repeat for each group. Members of supergroup are superusers.",
             show_default=False,
         ),
     ] = None,
@@ -113,8 +114,8 @@ def run_coordinator(
         typer.Option(
             "--proxy-users",
             metavar="FILE",
-            help="Who may act for whom (doas): hadoop.proxyuser.NAME.hosts, .groups and .users, in TOML. SIGHUP "
-            "reads it anew. [default: nobody]",
+            help="Rules for services that act for users (doas): hadoop.proxyuser.NAME.hosts, .groups and "
+            ".users, in TOML. Reloaded on SIGHUP. [default: none]",
             show_default=False,
         ),
     ] = None,
@@ -125,9 +126,9 @@ def run_coordinator(
             "--unreferenced-kept",
             metavar="SECONDS",
             min=unreferenced_kept_s_min,
-            help="Delete what was written for no file when its writer has not said for so long that it holds it. "
-            f"Writers say so every {keep_chunks_interval_s:g} seconds: with less than four times that, slow ones "
-            "lose files.",
+            help="Delete chunks of no file after their writer has been silent for this long. Writers report "
+            f"every {keep_chunks_interval_s:g} seconds; with less than four times that, slow writers lose "
+            "files.",
         ),
     ] = unreferenced_chunk_kept_s,
     collect_temporary: Annotated[
@@ -136,8 +137,8 @@ def run_coordinator(
             "--collect-temporary",
             metavar="HOURS",
             min=temporary_age_hours_min,
-            help="Delete files called .NAME.<uuid>.tmp (Spark) and NAME._COPYING_ (Hadoop) that have not changed "
-            "for so long: their writers died. [default: never]",
+            help="Delete files called .NAME.<uuid>.tmp (Spark) and NAME._COPYING_ (Hadoop) that have not "
+            "changed for this long, because their writers died. [default: never]",
             show_default=False,
         ),
     ] = None,
@@ -147,8 +148,8 @@ def run_coordinator(
             "--topology",
             metavar="FILE",
             envvar="PEACEFS_TOPOLOGY",
-            help="Racks, links and disks: TOML if it ends in .toml, else Hadoop's rack table; servers are named "
-            "by host, HOST:DATA-PORT or id. [default: racks as datanodes say, and default rates]",
+            help="Racks, links and disks: TOML if it ends in .toml, else Hadoop's rack table; it names servers"
+            " by host, HOST:DATA-PORT or id. [default: the racks that datanodes state, and default rates]",
         ),
     ] = None,
     policy: Annotated[
@@ -156,7 +157,7 @@ def run_coordinator(
         typer.Option(
             "--policy",
             metavar="NAME",
-            help="Policy that decides where and when: express, timely, paper, random or flow.",
+            help="Policy that decides where and when chunks are written: express, timely, paper, random or flow.",
         ),
     ] = "express",
     audit_log: Annotated[
@@ -164,8 +165,8 @@ def run_coordinator(
         typer.Option(
             "--audit-log",
             metavar="FILE",
-            help="Tell there who asked for what, from where, and what came of it: a line of JSON a request, with "
-            "the names of HDFS's audit log. SIGHUP opens it anew. [default: nowhere]",
+            help="Write the audit log to this file: one line of JSON per request, with the field names of "
+            "HDFS's audit log. Reopened on SIGHUP. [default: no audit log]",
             show_default=False,
         ),
     ] = None,
@@ -176,7 +177,8 @@ def run_coordinator(
             metavar="N",
             min=1,
             max=streams_per_node_default,
-            help="Chunks that a datanode receives at once, where no topology file says what its disk can.",
+            help="Number of chunks that a datanode receives at the same time, unless a topology file describes"
+            " its disk.",
         ),
     ] = streams_per_node_default,
     names_memory: Annotated[
@@ -185,8 +187,7 @@ def run_coordinator(
             "--names-memory",
             metavar="MIB",
             min=16,
-            help="Memory that names may take. Those that are not in it are read from the disk when they are asked "
-            "for.",
+            help="Maximum memory for names. Other names are read from the disk when they are needed.",
         ),
     ] = 1024,
     recheck_reads: Annotated[
@@ -196,7 +197,7 @@ def run_coordinator(
             metavar="SECONDS",
             min=0.5,
             max=read_token_renewable_s,
-            help="Time for which a reader of an open file may go on after its rights were taken away.",
+            help="Maximum time for which a reader of an open file may continue after losing its rights.",
         ),
     ] = read_token_lifetime_s,
     access_time_precision: Annotated[
@@ -205,7 +206,7 @@ def run_coordinator(
             "--access-time-precision",
             metavar="SECONDS",
             min=0,
-            help="Reads move a file's access time when it is older than this (HDFS: 3600); 0 for never.",
+            help="A read updates a file's access time if that is older than this (HDFS: 3600); 0 for never.",
         ),
     ] = 0.0,
     authentication: Authentication = None,
@@ -219,25 +220,25 @@ def run_coordinator(
             "--journal",
             metavar="ADDRESS",
             envvar="PEACEFS_JOURNAL",
-            help="The members of etcd that keep every change for standbys: etcd://a:2379,b:2379,c:2379/prefix, "
-            "etcds:// over TLS. One of the coordinators leads, the others follow. [default: none]",
+            help="The members of etcd that keep the journal for standbys: etcd://a:2379,b:2379,c:2379/prefix, "
+            "or etcds:// for TLS. One coordinator leads, the others follow. [default: no journal]",
             show_default=False,
         ),
     ] = None,
     journal_ca: Annotated[
         Path | None,
-        typer.Option("--journal-ca", metavar="FILE", help="The CA that has signed etcd's certificates, in PEM."),
+        typer.Option("--journal-ca", metavar="FILE", help="The CA of etcd's certificates, in PEM."),
     ] = None,
     journal_certificate: Annotated[
         Path | None,
-        typer.Option("--journal-certificate", metavar="FILE", help="The certificate that etcd is shown."),
+        typer.Option("--journal-certificate", metavar="FILE", help="Client certificate for etcd."),
     ] = None,
     journal_key: Annotated[
-        Path | None, typer.Option("--journal-key", metavar="FILE", help="The key of that certificate.")
+        Path | None, typer.Option("--journal-key", metavar="FILE", help="Key of the client certificate.")
     ] = None,
     journal_login: Annotated[
         Path | None,
-        typer.Option("--journal-login", metavar="FILE", help="A file with one line for etcd: USER:PASSWORD."),
+        typer.Option("--journal-login", metavar="FILE", help="File with one line for etcd, USER:PASSWORD."),
     ] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_level: LogLevelOption = LogLevel.INFO,
@@ -248,8 +249,8 @@ def run_coordinator(
 ) -> None:
     """Run the coordinator: names, chunks, datanodes, repair.
 
-    Exit status: 70 when its own work failed, 74 when the metadata could not be written, 75 when it is to be
-    started again because another coordinator leads; all are in its log.
+    Exit status: 70 a background task failed, 74 the metadata could not be read or written, 75 another coordinator
+    leads and this one should be restarted. The log has the reason.
     """
     if context.invoked_subcommand is not None:
         return
@@ -299,10 +300,10 @@ def run_coordinator(
 
 @coordinator.command("hand-over")
 def hand_over(coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Have a standby lead in this one's place.
+    """Make a standby lead instead.
 
-    The coordinator that led ends, to be started again. For an upgrade: the standbys first, then hand over, then
-    the one that led.
+    The coordinator that led ends and should be restarted. In an upgrade, upgrade the standbys, hand over, then
+    upgrade the former leader.
     """
     import msgspec
 
@@ -338,7 +339,7 @@ def datanode(
             min=0,
             max=65535,
             metavar="PORT",
-            help="For clients of HDFS (hdfs://), 0 for a free one. [default: none]",
+            help="Port for clients of HDFS (hdfs://); 0 for a free one. [default: none]",
             show_default=False,
         ),
     ] = None,
@@ -346,7 +347,7 @@ def datanode(
     allowed_host: AllowedHosts = None,
     rack: Annotated[str, typer.Option("--rack", metavar="PATH", help="Rack of this node.")] = "/default-rack",
     reserved_bytes: Annotated[
-        int, typer.Option("--reserved-bytes", min=0, help="Room that the disk keeps free for others.")
+        int, typer.Option("--reserved-bytes", min=0, help="Space that is kept free on each disk.")
     ] = reserved_bytes_default,
     scrub_days: Annotated[
         float,
@@ -354,13 +355,16 @@ def datanode(
             "--scrub-days",
             min=0,
             envvar="PEACEFS_SCRUB_DAYS",
-            help="Every replica is read and verified once in that many days, if the rate allows it; 0 for never.",
+            help="Verify every replica once in this many days, if the rate allows it; 0 for never.",
         ),
     ] = scrub_period_s / _DAY_S,
     scrub_rate: Annotated[
         int,
         typer.Option(
-            "--scrub-rate", min=1, envvar="PEACEFS_SCRUB_RATE", help="Bytes a second that it may read for that."
+            "--scrub-rate",
+            min=1,
+            envvar="PEACEFS_SCRUB_RATE",
+            help="Maximum bytes per second to read for verification.",
         ),
     ] = scrub_bytes_per_second,
     copy_rate: Annotated[
@@ -369,7 +373,7 @@ def datanode(
             "--copy-rate",
             min=copy_bytes_per_second_min,
             envvar="PEACEFS_COPY_RATE",
-            help="Bytes a second that it may send as copies for repair.",
+            help="Maximum bytes per second to send as copies for repair.",
         ),
     ] = copy_bytes_per_second,
     write_around_cache: Annotated[
@@ -377,7 +381,8 @@ def datanode(
         typer.Option(
             "--write-around-cache/--write-through-cache",
             envvar="PEACEFS_WRITE_AROUND_CACHE",
-            help="Write all large chunks with O_DIRECT, or none. By default each disk goes the faster way.",
+            help="Write all large chunks with O_DIRECT, or none. By default each disk uses the way that is "
+            "faster.",
             show_default=False,
         ),
     ] = None,
@@ -387,7 +392,7 @@ def datanode(
         typer.Option(
             "--data-dir",
             metavar="DIR",
-            help="Directory for chunks, one for each disk; may be repeated. [default: in --dir]",
+            help="Directory for chunks; repeat for each disk. [default: in --dir]",
         ),
     ] = None,
     tls_certificate: TlsCertificate = None,

@@ -16,16 +16,23 @@ if TYPE_CHECKING:
     from peacefs.runtime.tls import TlsFiles
 
 Host = Annotated[
-    str, typer.Option("--host", help="The address to bind. Others than loopback need --secret-file and TLS.")
+    str, typer.Option("--host", help="The address to bind. Addresses beyond loopback need --secret-file and TLS.")
 ]
 Advertise = Annotated[
     str | None,
-    typer.Option("--advertise", metavar="HOST", help="Host by which others reach this service. [default: --host]"),
+    typer.Option(
+        "--advertise",
+        metavar="HOST",
+        help="Host name or address by which others reach this service. [default: --host]",
+    ),
 ]
 SecretFile = Annotated[
     Path | None,
     typer.Option(
-        "--secret-file", metavar="FILE", envvar="PEACEFS_SECRET_FILE", help="The secret that all services share."
+        "--secret-file",
+        metavar="FILE",
+        envvar="PEACEFS_SECRET_FILE",
+        help="File with the secret that all services share.",
     ),
 ]
 TlsCertificate = Annotated[
@@ -34,7 +41,7 @@ TlsCertificate = Annotated[
         "--tls-certificate",
         metavar="FILE",
         envvar=CERTIFICATE_VARIABLE,
-        help="The certificate that it shows, in PEM; with it all connections are over TLS.",
+        help="The service's certificate, in PEM; turns on TLS for all connections.",
     ),
 ]
 TlsKey = Annotated[
@@ -47,11 +54,15 @@ TlsCa = Annotated[
         "--tls-ca",
         metavar="FILE",
         envvar=CA_VARIABLE,
-        help="The CA that has signed the certificates of all services.",
+        help="The CA of the certificates of all services.",
     ),
 ]
 NoTls = Annotated[
-    bool, typer.Option("--no-tls", help="Do without TLS beyond loopback: whoever is on the network can read all.")
+    bool,
+    typer.Option(
+        "--no-tls",
+        help="Allow addresses beyond loopback without TLS: everybody on the network can then read everything.",
+    ),
 ]
 ReadyDescriptor = Annotated[
     int | None,
@@ -59,7 +70,7 @@ ReadyDescriptor = Annotated[
 ]
 ParentDescriptor = Annotated[
     int | None,
-    typer.Option("--parent-fd", metavar="FD", help="Stop when this pipe comes to its end."),
+    typer.Option("--parent-fd", metavar="FD", help="Stop when this pipe is closed."),
 ]
 AllowedHosts = Annotated[
     list[str] | None,
@@ -67,17 +78,18 @@ AllowedHosts = Annotated[
         "--allowed-host",
         metavar="HOST",
         envvar="PEACEFS_ALLOWED_HOSTS",
-        help="Another name by which HTTP clients reach this service; may be repeated. Requests for others are "
-        "refused, but for addresses in numbers. [default: what --host and --advertise say]",
+        help="Another name by which HTTP clients reach this service; may be repeated. Requests for other names"
+        " are refused; numeric addresses are always accepted. [default: the names in --host and "
+        "--advertise]",
         show_default=False,
     ),
 ]
 LogFormatOption = Annotated[
     LogFormat,
-    typer.Option("--log-format", help="Lines of text, or of JSON, each with its request's id."),
+    typer.Option("--log-format", help="Log lines as text or JSON, each with the id of its request."),
 ]
 LogLevelOption = Annotated[
-    LogLevel, typer.Option("--log-level", help="The least important lines; debug tells of each request.")
+    LogLevel, typer.Option("--log-level", help="The lowest level to log; debug logs each request.")
 ]
 Traces = Annotated[
     str | None,
@@ -92,14 +104,14 @@ Traces = Annotated[
 ]
 TraceShare = Annotated[
     float,
-    typer.Option("--trace-share", metavar="SHARE", min=0, max=1, help="The part of requests that are traced."),
+    typer.Option("--trace-share", metavar="SHARE", min=0, max=1, help="Share of the requests to trace."),
 ]
 NodePort = Annotated[
     str,
     typer.Option(
         "--coordinator",
         metavar="HOST:PORT",
-        help="The coordinator's port for datanodes; with standbys those of all, with commas between them.",
+        help="The coordinator's port for datanodes; with standbys those of all, separated by commas.",
     ),
 ]
 

@@ -10,7 +10,7 @@ from peacefs.client.control.addresses import DEFAULT_ADDRESS
 from peacefs.runtime.tls_variables import TRUSTSTORE_VARIABLE
 
 spark = typer.Typer(
-    help="What Spark must be told to checkpoint on peacefs.",
+    help="Show Spark's settings for checkpoints on peacefs.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -29,15 +29,17 @@ def conf(
         typer.Option(
             "--spark-version",
             metavar="V",
-            help="The Spark that is to be told, from 3.5 on. [default: the one installed here, else the newest]",
+            help="The version of Spark, 3.5 or newer. [default: the installed one, else the newest]",
         ),
     ] = None,
     format_: Annotated[
         str,
-        typer.Option("--format", help="defaults: for spark-defaults.conf; submit: for spark-submit; json."),
+        typer.Option(
+            "--format", help="Output for spark-defaults.conf (defaults), for spark-submit (submit), or as json."
+        ),
     ] = "defaults",
     root: Annotated[
-        str, typer.Option("--root", metavar="DIR", help="Checkpoint root of queries that name none.")
+        str, typer.Option("--root", metavar="DIR", help="Default checkpoint root of queries.")
     ] = "/checkpoints",
     coordinator: Annotated[
         str,
@@ -46,7 +48,8 @@ def conf(
             "-c",
             envvar=["PEACEFS_URL", "PEACEFS_COORDINATOR"],
             metavar="URL",
-            help="The coordinator as Spark reaches it: http://host:port, or https://; several with commas.",
+            help="The address by which Spark reaches the coordinator: http://host:port or https://; several "
+            "separated by commas.",
         ),
     ] = DEFAULT_ADDRESS.http,
     truststore: Annotated[
@@ -55,11 +58,11 @@ def conf(
             "--truststore",
             envvar=TRUSTSTORE_VARIABLE,
             metavar="FILE",
-            help="With https://: the truststore that `peacefs certificates create` has made, where Spark runs.",
+            help="With https://: path, where Spark runs, of the truststore made by `peacefs certificates create`.",
         ),
     ] = None,
 ) -> None:
-    """Print the settings, each with its reason, for a version of Spark."""
+    """Print the settings for a version of Spark, each with its reason."""
     from peacefs.client.command_line.errors import report_error
     from peacefs.client.command_line.listing import print_line
     from peacefs.protocol.errors import PeacefsError

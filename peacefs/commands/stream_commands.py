@@ -11,7 +11,7 @@ import typer
 from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator, open_session
 
 stream = typer.Typer(
-    help="List, read, follow and trim the logs of streams. A PATH may be file:///... on this machine.",
+    help="List, read, follow and trim stream logs. A PATH may be file:///... on this machine.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -19,8 +19,8 @@ stream = typer.Typer(
 
 Logs = Annotated[list[str], typer.Argument(metavar="PATH", show_default=False)]
 Log = Annotated[str, typer.Argument(metavar="PATH", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
-Numbered = Annotated[bool, typer.Option("--number", "-n", help="Begin each line with the row's number.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+Numbered = Annotated[bool, typer.Option("--number", "-n", help="Print the row's number before each line.")]
 
 
 @stream.command("ls")
@@ -33,7 +33,7 @@ def list_(
 ) -> None:
     """List the logs at and below paths.
 
-    For each: the numbers of its first and last row, its segments and size, and its time column.
+    Shows the numbers of the first and last row, the segments, the size and the time column of each.
     """
     from peacefs.dataflow.logs.log_commands import list_logs
 
@@ -45,12 +45,12 @@ def list_(
 def cat(
     paths: Logs,
     first: Annotated[
-        int | None, typer.Option("--from", metavar="N", min=1, help="From this row. [default: the first]")
+        int | None, typer.Option("--from", metavar="N", min=1, help="First row to print. [default: the first row]")
     ] = None,
-    upto: Annotated[int | None, typer.Option("--upto", metavar="N", min=1, help="Up to this row.")] = None,
+    upto: Annotated[int | None, typer.Option("--upto", metavar="N", min=1, help="Last row to print.")] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="From the first row of this time or later, in UTC."),
+        typer.Option("--since", metavar="TIME", help="Begin with the first row of this time or later, in UTC."),
     ] = None,
     numbered: Numbered = False,
     as_json: Json = False,
@@ -58,7 +58,8 @@ def cat(
 ) -> None:
     """Write the rows of logs to stdout.
 
-    A line a row, with a tab between values. Rows before a rotten record are written, and where it is is said.
+    Writes one line per row, with tabs between values. At a corrupt record, writes the rows before it and reports
+    its position.
     """
     from peacefs.dataflow.logs.log_commands import RowStyle, print_logs
 
@@ -70,9 +71,12 @@ def cat(
 def tail(
     path: Log,
     lines: Annotated[
-        str, typer.Option("--lines", "-n", metavar="[+]N", help="The last N rows, or those from row N on.")
+        str,
+        typer.Option(
+            "--lines", "-n", metavar="[+]N", help="Print the last N rows, or with +N all rows from number N."
+        ),
     ] = "10",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="And those that come, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Also print new rows, until Ctrl-C.")] = False,
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
@@ -89,20 +93,20 @@ def tail(
 def trim(
     path: Log,
     upto: Annotated[
-        int | None, typer.Option("--upto", metavar="N", min=0, help="Rows up to this one are not needed.")
+        int | None, typer.Option("--upto", metavar="N", min=0, help="Trim rows up to this number.")
     ] = None,
     before: Annotated[
-        str | None, typer.Option("--before", metavar="TIME", help="Rows before this time, in UTC, are not.")
+        str | None, typer.Option("--before", metavar="TIME", help="Trim rows before this time, in UTC.")
     ] = None,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="AGE", help="Rows older than 12h, 7d, ... are not.")
+        str | None, typer.Option("--older-than", metavar="AGE", help="Trim rows older than 12h, 7d, ...")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Drop the oldest segments of a log.
 
-    Whole segments go, all of whose rows are not needed; the last one stays.
+    Deletes only whole segments, of which no row is needed. The last segment stays.
     """
     from peacefs.dataflow.logs.log_commands import trim_log
 

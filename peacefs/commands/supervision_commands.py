@@ -35,11 +35,13 @@ if TYPE_CHECKING:
 
 
 def agent(
-    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Directory for the logs of its runs.")],
+    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Directory for the logs of runs.")],
     commands: Annotated[
         Path,
         typer.Option(
-            "--commands", metavar="FILE", help="Commands that it may start, in TOML; nothing else is ever run."
+            "--commands",
+            metavar="FILE",
+            help="File with the commands that the agent may start, in TOML; it never runs anything else.",
         ),
     ],
     coordinator: NodePort = f"127.0.0.1:{coordinator_node_port_default}",
@@ -48,8 +50,8 @@ def agent(
         str | None,
         typer.Option(
             "--host",
-            help="Address of this node's datanode, if there is one: it tells which data is near. "
-            "[default: the host's name]",
+            help="Address of this node's datanode, if there is one; tells which data is near. [default: the "
+            "host's name]",
         ),
     ] = None,
     rack: Annotated[
@@ -100,7 +102,9 @@ def supervise(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="-- COMMAND [ARGUMENT]...", help="A name from the agents' lists.", show_default=False
+            metavar="-- COMMAND [ARGUMENT]...",
+            help="Command name from the agents' lists, and its arguments.",
+            show_default=False,
         ),
     ] = None,
     name: Annotated[
@@ -112,13 +116,15 @@ def supervise(
         typer.Option(
             "--checkpoint",
             metavar="PATH",
-            help="Its checkpoint root: each start is the one writer there, and is given it as {checkpoint} and "
-            "PEACEFS_CHECKPOINT.",
+            help="Checkpoint root of the query. Each start is its only writer, and gets its location as "
+            "{checkpoint} and PEACEFS_CHECKPOINT.",
         ),
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", metavar="NODE", help="Only there: an agent's name or host; may be repeated."),
+        typer.Option(
+            "--on", metavar="NODE", help="Run only on this agent, given by name or host; may be repeated."
+        ),
     ] = None,
     restarts: Annotated[
         int,
@@ -127,14 +133,14 @@ def supervise(
             metavar="N",
             min=0,
             max=supervised_restarts_max,
-            help="Failures after which it is given up; a run of ten minutes makes up for all before it.",
+            help="Failures after which the query is given up; a run of ten minutes resets the count.",
         ),
     ] = supervised_restarts_default,
     standby: Annotated[
         bool,
         typer.Option(
             "--standby",
-            help="Keep a second driver ready, which has its session and waits in begin_run to take over.",
+            help="Keep a second driver ready, which has a session and waits in begin_run to take over.",
         ),
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List queries and agents.")] = False,
@@ -142,14 +148,14 @@ def supervise(
     forget: Annotated[
         str | None, typer.Option("--forget", metavar="NAME", help="Forget a query that is over.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Have agents keep a query running.
+    """Keep a query running with the help of agents.
 
-    An agent starts it, and starts it again near its checkpoint when it or its node dies.
+    An agent starts the query. If the query or its node dies, an agent near its checkpoint starts it again.
 
-    At any time one run of it writes to the checkpoint. It is not started again when it ends with exit status 0.
+    Only one run at a time can write to the checkpoint. A query that ends with exit status 0 is not restarted.
     """
     from peacefs.client.control.supervised_queries import SupervisedQueries
     from peacefs.spark_connector.supervision.registration import supervise as register

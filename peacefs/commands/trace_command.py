@@ -10,7 +10,7 @@ import typer
 
 def trace(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", show_default=False, help="What --traces FILE has written.")
+        list[Path], typer.Argument(metavar="FILE...", show_default=False, help="Files written by --traces FILE.")
     ],
     request: Annotated[
         str | None,
@@ -18,7 +18,7 @@ def trace(
             "--request", metavar="ID", help="The request to draw. [default: the slowest]", show_default=False
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each span.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per span.")] = False,
 ) -> None:
     """Draw where the time of a request went."""
     from peacefs.client.command_line.errors import report_error

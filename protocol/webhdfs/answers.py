@@ -116,6 +116,6 @@ async def send_stream(scope: Scope, receive: Receive, send: Send, stream: JsonSt
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except PeacefsError as fault:
-            log.warning("%r broke off: %s", scope["path"], fault)
+            log.warning("the answer to %r ended in the middle: %s", scope["path"], fault)
             return
         await send({"type": "http.response.body", "body": b""})

@@ -143,4 +143,4 @@ def record_step(
     except FileNotFound:
         raise
     except (PeacefsError, OSError) as fault:
-        _log.warning("where the %s comes from, %s, cannot be kept with it: %s", kind.value, source, fault)
+        _log.warning("the origin of the %s, %s, cannot be recorded: %s", kind.value, source, fault)

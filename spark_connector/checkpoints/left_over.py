@@ -52,7 +52,7 @@ def _collect(tree: Workspace, path: str) -> None:
         for entry in tree.entries(directory):
             is_staged = entry.is_directory and wanted_name(entry.name) == name
             if is_staged and _last_change_ms(tree, entry) < before_ms and _remove(tree, entry.path):
-                _log.warning("deleted %s, which a command that was killed had left", entry.path)
+                _log.warning("deleted %s, left behind by a killed command", entry.path)
 
 
 def _remove(tree: Workspace, staging: str) -> bool:

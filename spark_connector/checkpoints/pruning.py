@@ -96,7 +96,7 @@ def _retained(judge: BatchVerifier, retention: Retention) -> tuple[set[str], int
         if needs.partial:
             raise BadRequest(
                 f"{layout.root}: what batch {batch} needs cannot be known; nothing is pruned: "
-                f"verify --batch {batch} says which changelog could not be looked into"
+                f"verify --batch {batch} says which changelog could not be read"
             )
         if needs.stops:
             raise BadRequest(f"{layout.root}: batch {batch} is not good: verify --batch {batch} says why")

@@ -38,7 +38,7 @@ def repair(tree: Workspace, root: str, *, may_differ: bool, write_root: str | No
     layout = read_layout(tree, root)
     found = find_repair(Inspection(tree, layout))
     if found is None:
-        raise BadRequest(f"{root}: no file is in the way of a start whose removal would help; verify says what is")
+        raise BadRequest(f"{root}: no file can be removed to make a start possible; verify says what prevents it")
     if found.plans_anew is not None and not may_differ:
         raise BadRequest(
             f"{root}: batch {found.plans_anew} would be planned anew, without {found.files}, and may "

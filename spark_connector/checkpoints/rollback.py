@@ -97,7 +97,7 @@ def roll_back(files: PeaceFileSystem, request: RollbackRequest) -> Rollback:
                 runs.end(location)
             except PeacefsError as fault:
                 _log.warning(
-                    "the run for this rollback has not been ended, the next one ends it: %s", fault.message
+                    "the run of this rollback could not be ended; the next run ends it: %s", fault.message
                 )
             raise
 

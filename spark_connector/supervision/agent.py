@@ -215,7 +215,7 @@ class Agent:
         if isinstance(answer, Failure):
             raise from_wire(answer.code, answer.message)
         if not isinstance(answer, AgentOrders):
-            raise ProtocolViolation(f"an agent's word was answered by {type(answer).__name__}")
+            raise ProtocolViolation(f"an agent's report was answered by {type(answer).__name__}")
         self._turns.answered()
         if not self._was_answered:
             self._was_answered = True

@@ -232,7 +232,9 @@ class Checkpointer:
             try:
                 self._store.remove(self._unit, sequence)
             except (PeacefsError, OSError) as error:
-                log.warning("checkpoint %s of %s stays for now: %s", sequence, self._unit, error)
+                log.warning(
+                    "checkpoint %s of %s could not be deleted and stays for now: %s", sequence, self._unit, error
+                )
                 return tuple(gone[:number])
         return tuple(gone)
 
@@ -291,7 +293,7 @@ class Checkpointer:
             try:
                 loaded = loader.load(each, tuple(damage))
             except CheckpointDamaged as error:
-                log.error("checkpoint %s of %s is not loaded: %s", each, self._unit, error.message)
+                log.error("checkpoint %s of %s could not be loaded: %s", each, self._unit, error.message)
                 damage.append(error)
                 continue
             self._last, self._stored_counts = each, loaded.stored_counts

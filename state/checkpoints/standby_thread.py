@@ -62,5 +62,5 @@ def _run(given: SimpleQueue[_Work | None]) -> None:
         try:
             work()
         except BaseException:
-            log.exception("a thread of the state goes on after what it was given has failed")
+            log.exception("work on a thread of the state failed; the thread continues")
         del work

@@ -434,7 +434,7 @@ def test_no_token_is_written_to_a_log(cluster, administration, http, alice):
     assert logs
     for token in (secret, alice):
         assert token not in logs and token.split(".")[2] not in logs
-    assert "authentication token (every caller shows who it is)" in logs
+    assert "authentication token: every request needs a token" in logs
 
 
 def test_client_shows_its_token_to_no_datanode(cluster, alice, monkeypatch):

@@ -69,7 +69,7 @@ def test_local_socket_turns_another_user_away_even_where_modes_let_it_in(cluster
         for each, mode in modes:
             each.chmod(mode)
     assert asked.stdout == "closed\n", asked
-    assert "user id 65534 tried the administrators' socket" in _log(cluster)
+    assert "user id 65534 was refused at the administrators' socket" in _log(cluster)
 
 
 def test_simple_authentication_on_loopback_is_as_before(tmp_path):
@@ -87,7 +87,7 @@ def test_simple_authentication_on_loopback_is_as_before(tmp_path):
             pytest.raises(PeacefsError, match="believes names"),
         ):
             administration.create("alice", 600)
-        assert "authentication simple (names are believed)" in _log(cluster)
+        assert "authentication simple: user names are believed" in _log(cluster)
         # The local socket exists, too.
         with PeaceFileSystem(f"unix:{tmp_path}") as files:
             assert files.read("/user/alice/f") == b"x"

@@ -166,7 +166,7 @@ def test_administrators_token_is_for_superusers_alone(world):
             made = await world.who.tokens.create("hdfs", DAY_S, is_administrator=True)
             assert world.who.verifier.bearer(made.token, world.now_s).caller.is_administrator
             for lifetime_s in (0, bearer_token_max_s + 1):
-                with pytest.raises(BadRequest, match="a token lives from"):
+                with pytest.raises(BadRequest, match="the lifetime of a token must be from"):
                     await world.who.tokens.create("alice", lifetime_s, is_administrator=False)
 
     asyncio.run(story())

@@ -207,11 +207,11 @@ def test_a_name_that_cannot_be_is_complained_of_and_the_rest_arrives(run: Run, h
     assert outcome.returncode == 1
     colon, latin = complaints(outcome)
     assert colon.startswith(f"peacefs: put: `{home}/tree/2:colon': Invalid path name")
-    assert latin == r"peacefs: put: `tree/3-latin\udcff': the name is not UTF-8, as names here are"
+    assert latin == r"peacefs: put: `tree/3-latin\udcff': the name is not UTF-8; names in peacefs must be"
     listed = run("ls", f"{home}/tree").stdout.decode().splitlines()
     assert [line.rpartition("/")[2] for line in listed[1:]] == ["1-good", "4-good"]
     assert complaints(run("stat", f"{home}/2:colon", f"{home}/\udcff", home))[1:] == [
-        rf"peacefs: stat: `{home}/\udcff': the name is not UTF-8, as names here are"
+        rf"peacefs: stat: `{home}/\udcff': the name is not UTF-8; names in peacefs must be"
     ]
 
 

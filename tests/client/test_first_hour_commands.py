@@ -187,7 +187,7 @@ def test_coordinator_may_be_named_before_the_command(
     ):
         assert CliRunner().invoke(application, arguments).exit_code == 0, arguments
     refused = CliRunner().invoke(application, ["-c", address, "up"])
-    assert refused.exit_code == 2 and "up asks no coordinator" in refused.stderr
+    assert refused.exit_code == 2 and "up is no client of a coordinator" in refused.stderr
 
 
 @pytest.mark.parametrize(

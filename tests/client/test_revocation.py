@@ -38,7 +38,7 @@ def credentials(cluster: LocalCluster) -> dict[str, dict[str, Any]]:
 
 def times_read_again(member: LocalMember) -> int:
     assert member.log is not None
-    return member.log.read_text().count("the cluster secret was read again")
+    return member.log.read_text().count("the cluster secret was reloaded")
 
 
 def state_of(files: PeaceFileSystem, node: str) -> str | None:

@@ -97,7 +97,7 @@ class Project:
         )[1]
 
     def write_and_read(self) -> None:
-        """Write a new file, and read it back: what comes back is what was written."""
+        """Write a new file, read it back, and compare."""
         local = self._directory / f"file-{self._written + 1}"
         local.write_bytes(os.urandom(300_000))
         self.client(f"put -f {local.name} /user/alice/{local.name}")

@@ -62,7 +62,7 @@ def test_a_body_that_drips_is_given_up_however_steadily(
     monkeypatch.setattr(body_limit, "control_body_timeout_s", 0.2)
     answer = post(app, path, [b" "] * 90 + [b"[1]"], pause_s=0.05)
     assert answer.status_code == 408
-    assert "the body was not here after 0.2 s" in answer.text
+    assert "the body did not arrive within 0.2 s" in answer.text
     assert post(app, path, [b" "] * 2 + [b"[1]"], pause_s=0.01).status_code == 200
 
 

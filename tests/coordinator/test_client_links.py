@@ -179,7 +179,7 @@ def test_client_that_speaks_as_a_datanode_is_disconnected(message: Message) -> N
         client = await coordinator.client()
         client.send(message)
         answer = (await client.receive()).message
-        assert isinstance(answer, Failure) and "nothing for a client to say" in answer.message
+        assert isinstance(answer, Failure) and "a client may not send" in answer.message
         assert "--node-port" in answer.message, "where a datanode that was given the wrong port belongs"
         assert await client.has_ended()
 

@@ -121,7 +121,7 @@ def _awaiting(play: Play) -> int:
 
 @pytest.fixture
 def in_maintenance(play: Play) -> Play:
-    """Return three turns' chunks on dn-1 and dn-2; dn-1 is in maintenance for an hour and switched off."""
+    """Return a play with chunks for three turns on dn-1 and dn-2; dn-1 is off, in maintenance."""
     play.join("dn-1", "dn-2", "dn-3")
     play.open_for_business()
     play.publish([record(number, replication=2, hint=("dn-1", "dn-2")) for number in range(MANY)])

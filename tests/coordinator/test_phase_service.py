@@ -1,4 +1,4 @@
-"""Phases over REST: who asks is told when to write, and keeps it; the plan is made by a real process."""
+"""Phases over REST: a writer that asks gets a phase and keeps it; a real process makes the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many readers of one checkpoint at once, as after the loss of machines, beside the least time that they can take.
+"""Many readers of one checkpoint at once, as after a loss of machines, compared with a lower bound.
 
 Each chunk has three random holders; a read takes a second. At most two reads run at a datanode, and four for a
 reader. So no schedule ends before (all reads / two for each datanode), nor before (chunks / four).
@@ -24,7 +24,7 @@ SEEDS = range(often(6, 100))
 
 
 class Storm:
-    """Readers that all want all chunks, and state their reads when one has ended or a grant has come."""
+    """Readers that all read all chunks. They state their reads when a read ends or a grant arrives."""
 
     def __init__(self, rng: Random, readers: int, chunks: int) -> None:
         nodes = [f"n{number}" for number in range(NODES)]

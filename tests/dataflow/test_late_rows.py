@@ -126,6 +126,4 @@ def test_running_query_tells_of_late_rows(tmp_path: Path, caplog: pytest.LogCapt
     ):
         run.wait(60)
         assert run.late_rows() == {"aggregate-1": model(rows)}
-    assert [record.message for record in caplog.records] == [
-        "query 'late': 'aggregate-1' has left out rows that came late"
-    ]
+    assert [record.message for record in caplog.records] == ["query 'late': 'aggregate-1' has left out late rows"]

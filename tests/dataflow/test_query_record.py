@@ -45,5 +45,5 @@ def test_record_of_a_query_refuses_other_parameters(changed: Callable[[], Networ
 
 
 def test_record_of_a_query_refuses_another_technique() -> None:
-    with pytest.raises(InvalidQuery, match=r"was run by sguard, and cec cannot go on with what that has left: "):
+    with pytest.raises(InvalidQuery, match=r"was run by sguard, and cec cannot continue from its record: "):
         new_record(logins(), "sguard").check(logins(), "cec")

@@ -228,7 +228,7 @@ def test_driver_does_not_take_over_in_the_middle_of_a_delivery(
     _, fence = DirectoryCheckpoints(tmp_path).begin_run()
     with (
         fence.delivery(),
-        pytest.raises(StartupError, match=rf"process {os.getpid()} on .* has been giving rows to a sink"),
+        pytest.raises(StartupError, match=rf"process {os.getpid()} on .* has been delivering rows to a sink"),
     ):
         DirectoryCheckpoints(tmp_path).begin_run()
 

@@ -27,7 +27,7 @@ pytestmark = [
 _FAST_DISK = RateCurve(((1, 200.0 * MB),))
 _LINK_BYTES_S = 8e6
 _FILE_BYTES = 48_000_000
-#: Run where no datanode is: over a second link to each of them.
+#: Run on a host without a datanode, with a second link to each datanode.
 _READER = """
 import sys, time
 from peacefs.client.filesystem import PeaceFileSystem

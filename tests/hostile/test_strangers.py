@@ -1,8 +1,8 @@
 """Strangers at every port that a process of peacefs listens on, before they have proved who they are.
 
-They send bytes that make no sense, announce what would be long, send slowly or nothing, and connect in crowds.
-Each process lives and holds no more than before, honest peers go on, and connections end at a deadline. Seeds are
-printed; PEACEFS_SEED plays one again, PEACEFS_SEEDS=m-n plays more, PEACEFS_LONG=1 sends more and waits longer.
+They send random bytes, announce long frames, send slowly or nothing, and connect in large numbers. Each process
+survives and uses no more memory than before, other peers are served, and the connections end at a deadline. Seeds
+are printed; PEACEFS_SEED replays one, PEACEFS_SEEDS=m-n plays more, PEACEFS_LONG=1 sends more and waits longer.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from peacefs.client.local_cluster.member_process import LocalMember
 MEMORY_BYTES_MAX = 96 * 1024 * 1024
 DESCRIPTORS_MAX = 24
 _FAULTS = re.compile(
-    r"Traceback|internal (?:fault|error)|is a bug of|CRITICAL|Exception in callback|never retrieved"
+    r"Traceback|internal (?:fault|error)|because of a bug in|CRITICAL|Exception in callback|never retrieved"
 )
 
 

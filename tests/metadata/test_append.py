@@ -237,7 +237,7 @@ def test_replaced_tail_must_be_the_end_and_no_longer_than_its_replacement(space:
         ([newer, older], "not the end"),
         ([newer, newer], "not the end"),
         ([7, 8, 9, newer], "not the end"),
-        ([older, newer], "cannot be replaced by less"),
+        ([older, newer], "cannot be replaced by fewer bytes"),
     ):
         with pytest.raises(BadRequest, match=words):
             space.extend(space.extension(lease, file.inode, 10, replaced=replaced))

@@ -351,7 +351,7 @@ def test_damage_where_no_row_lies_is_mended_with_a_warning(
     data[page * 4096 + 1550] ^= 1
     harmed.write_bytes(data)
     metadata = open_store(harmed, owner="root")
-    assert "was damaged where no row lies" in caplog.text
+    assert "was damaged where it contains no row" in caplog.text
     assert _listed(metadata) == model
     metadata.close()
 

@@ -1,10 +1,9 @@
 """A lower bound for one burst of writers that no schedule can beat, by OR-Tools' CP-SAT.
 
-Each chunk goes to distinct nodes, not to its writer's. When a chunk is done, all chunks that were done until then
-have been written to their disks, no disk faster than its best rate, and have left their racks over the racks'
-links. No chunk is faster than alone. Which nodes each chunk goes to, and in which order chunks end, is chosen
-freely. So the bound knows the placement of whole chunks, which bounds on pools of disks do not. It imports nothing
-of the product.
+The program chooses the nodes of each chunk and the order in which chunks end. The constraints: a chunk's nodes are
+distinct and exclude its writer's node; at the end of a chunk, all chunks that have ended fit the best rates of
+their disks and of their racks' links; no chunk is faster than when alone. So this bound includes the placement of
+whole chunks, unlike bounds on pools of disks. It imports nothing of the product.
 """
 
 from __future__ import annotations

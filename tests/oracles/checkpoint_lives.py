@@ -1,7 +1,7 @@
-"""Checkpoints with a life behind them, as Spark makes them; and Spark as the judge of what can be done with them.
+"""Checkpoints after various events, made by Spark; and Spark as the judge of what can be done with them.
 
-A kind of query, a way to keep state and an event are the three sides of a table. Spark starts from a checkpoint or
-refuses; what its sink then holds is compared with arithmetic over the input. Nothing of peacefs is imported.
+Each case combines a kind of query, a way to keep state, and an event. Spark starts from the checkpoint or refuses;
+then the content of its sink is compared with arithmetic over the input. Imports nothing of peacefs.
 
 To add a row, put a kind into KINDS, a way into LAYOUTS or an event into EVENTS.
 """
@@ -55,7 +55,7 @@ def lines_of(part: int) -> list[Line]:
 class Kind:
     """A query over a stream of lines, and what its sink holds when it has read them all.
 
-    `keys`: so many columns of a row say which row it takes the place of; 0 if rows are added.
+    `keys`: number of leading columns that identify the row to replace; 0 if rows are added.
     """
 
     query: Callable[[Callable[[], DataFrame]], DataFrame]
@@ -311,7 +311,7 @@ def _repartitioned(lives: Lives, root: Path) -> None:
 
 
 def _killed(lives: Lives, root: Path, written: Callable[[Path], bool]) -> None:
-    """Leave of a repartition what was there when it was killed: its plan, and the files that were `written`.
+    """Undo a repartition to the moment when it was killed: keep its plan, and the files that were `written`.
 
     Spark writes the plan, the state of each partition, the metadata of operators and the commit, in this order.
     Each file is whole or not there.

@@ -1,4 +1,4 @@
-"""Decide whether what clients saw of names is linearizable: whether one order of the operations explains it.
+"""Decide whether the outcomes that clients saw are linearizable: whether one order of operations explains them.
 
 Each operation must take effect at one moment between its call and its answer, and have the outcome that
 `name_tree` gives at that moment. An operation without a known outcome takes effect after its call, once or never.
@@ -54,7 +54,8 @@ class Operation(NamedTuple):
 class Contradiction(NamedTuple):
     """Why a history is not linearizable. `str` gives a readable form."""
 
-    #: Operations whose outcomes exclude each other, whatever the others did. In the order of their calls.
+    #: Operations whose outcomes contradict each other, whatever the other operations did; in the order of their
+    #: calls.
     operations: list[Operation]
     #: Operations with unknown outcomes on the same names. None of them explains the contradiction.
     unknown: list[Operation]

@@ -1,4 +1,4 @@
-"""Windows of rows by key, counted by hand: of so many rows each, one beginning with each so many rows of a key."""
+"""Windows of `size` rows by key, counted by hand; a window begins at every `every`-th row of a key."""
 
 from __future__ import annotations
 

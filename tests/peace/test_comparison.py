@@ -13,10 +13,10 @@ from peacefs.protocol.errors import Unsupported
 
 SEEDS = range(8)
 
-#: Figure 10's cells: (writers, MB) and, over `random`, how many times shorter the span and the time from
-#: request must be; then the greatest ratios to the bounds on mean and makespan.
-#: With 8 writers of two chunks each there are barely two rounds of chunks, of which the second leaves the link
-#: half empty: no policy tried comes nearer to that makespan bound (decision 14 has what was tried).
+#: Figure 10's cells, by (writers, MB): the minimum factors by which the span and the time from request must be
+#: shorter than under `random`, and the maximum ratios to the bounds on mean and makespan. With 8 writers of two
+#: chunks each there are barely two rounds of chunks, of which the second leaves the link half empty: no policy
+#: tried comes nearer to that makespan bound (decision 14 has what was tried).
 PROMISES = {
     (8, 128): (2.3, 1.9, 1.38, 1.30),
     (8, 256): (2.5, 1.9, 1.27, 1.12),

@@ -1,4 +1,4 @@
-"""The periodic scenarios: their figures against arithmetic on hand-made runs, and what the policies are to reach.
+"""The periodic scenarios: their figures, compared with arithmetic on handmade runs, and the goals of the policies.
 
 Full tables are long; here each goal has one small form by default, and all seeds with PEACEFS_LONG=1.
 """

@@ -1,4 +1,4 @@
-"""Phases that are planned, beside the best ones that an exact solver finds, and beside random ones."""
+"""Planned phases, compared with the optimum of an exact solver and with random phases."""
 
 from __future__ import annotations
 

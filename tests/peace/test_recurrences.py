@@ -94,7 +94,7 @@ def test_what_is_remembered_is_bounded_and_the_silent_are_forgotten_first() -> N
 
 
 def test_ten_thousand_recurrences_cost_less_than_five_percent_of_a_core() -> None:
-    """Each writes once in ten seconds, so a round may take 0.5 s of processor time. The last of three counts."""
+    """Each writes once in ten seconds, so the last round may take 0.5 s of processor time."""
     known = Recurrences()
     keys = [RecurrenceKey(f"/query-{number}", WriteClass.BLOCKING) for number in range(10_000)]
     for round_s in range(0, 30, 10):

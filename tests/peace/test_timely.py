@@ -1,6 +1,7 @@
 """`timely`: bulk comes last and keeps to half of the slots, small sets pass, and nobody waits without a bound.
 
-The tests count streams and slots by themselves, from the grants. `express` is run beside where it shows the fault.
+The tests count streams and slots from the grants. Some also run `express`, to show the problem that `timely`
+solves.
 """
 
 from __future__ import annotations

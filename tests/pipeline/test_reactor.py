@@ -238,7 +238,7 @@ def test_from_a_thread_that_hangs_at_the_disk_another_takes_over(begin, pair, dr
         its_peer.sendall(sent)
         assert received(its_peer, len(sent)) == sent
     assert not waiting.is_over
-    assert any("going on without it" in record.message for record in caplog.records)
+    assert any("continuing without it" in record.message for record in caplog.records)
     disk.set()
     received(theirs, len(framed(b"")))
     its_peer.sendall(sent)
@@ -453,4 +453,4 @@ def test_a_thread_that_comes_back_late_takes_nothing_from_its_successor(begin, p
             late[0].join(PATIENCE_S / 3)
             assert not late[0].is_alive(), "two threads wait for the same connections"
     assert outcome.wait().fault is None
-    assert any("going on without it" in record.message for record in caplog.records)
+    assert any("continuing without it" in record.message for record in caplog.records)

@@ -1,9 +1,9 @@
-"""Hundreds of connections at one reactor, with a chunk store behind it whose disk is now quick, now slow.
+"""Hundreds of connections to one reactor, with a chunk store whose disk is sometimes fast and sometimes slow.
 
-Peers send requests of all sizes, in pieces, with pauses in the middle of frames; some hang up in the middle, some
-fall silent, some drip on byte by byte, some are late in taking their answers. Every request that came whole is
-answered, in order, and what was answered is in the store; no answer takes long; and nothing is left.
-PEACEFS_SEED=n plays another day.
+Peers send requests of all sizes, in pieces, with pauses in the middle of frames. Some disconnect in the middle of
+a frame, some stop sending, some send byte by byte, and some read their answers late. Every complete request is
+answered, in order and in time; what was acknowledged is in the store; no resource remains in use. PEACEFS_SEED=n
+plays another seed.
 """
 
 from __future__ import annotations

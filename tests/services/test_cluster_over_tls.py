@@ -278,7 +278,7 @@ def test_new_certificates_are_taken_under_load_and_broken_ones_are_not(tmp_path:
             assert certificate is not None
             certificate.write_text("-----BEGIN CERTIFICATE-----\nhalf")
             wait_until(
-                lambda: all("those of before stay in use" in _log(member) for member in cluster.members),
+                lambda: all("the former ones stay in use" in _log(member) for member in cluster.members),
                 "the broken file is reported",
             )
             assert {_shown(port, ca) for port in ports} == before

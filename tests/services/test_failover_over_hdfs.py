@@ -1,4 +1,4 @@
-"""A client of HDFS and two coordinators: a standby names itself, and what was begun goes on at the next leader."""
+"""A client of HDFS and two coordinators: a standby identifies itself, and work continues at the next leader."""
 
 from __future__ import annotations
 

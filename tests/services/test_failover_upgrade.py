@@ -84,7 +84,7 @@ def test_upgrade_of_the_pair_fails_no_request(tmp_path: Path) -> None:
         assert cluster.leads(1)
         client.wait_for(5)
         restart(cluster, 0)
-        assert cluster.coordinators[0].log().count("stopping, to be started again as a standby") == 1
+        assert cluster.coordinators[0].log().count("Restart this coordinator as a standby") == 1
         hand_over(cluster, 1)
         client.wait_for(5)
         made = client.stop()

@@ -144,7 +144,7 @@ class TestReplacedFiles:
         clock.pass_looks(identity, 4)
         assert identity.server_context().channel == first
         assert identity.connector_context() is connector
-        assert caplog.text.count("those of before stay in use") == 1
+        assert caplog.text.count("the former ones stay in use") == 1
         authority.issue([HOST])
         clock.pass_looks(identity)
         assert identity.server_context().channel != first

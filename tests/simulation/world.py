@@ -451,7 +451,7 @@ class World:
     def _send_descriptor(self, task: Task, effect: fx.SendDescriptor) -> None:
         connection = end_of(effect.connection)
         if not connection.is_local:
-            self._later(task, 0.0, error=BadRequest("files are shared over local sockets alone"))
+            self._later(task, 0.0, error=BadRequest("open files can be shared only over local sockets"))
             return
         connection.other.descriptors.append(SharedDescriptor(task.node.disk, effect.file))
         self._send(task, fx.Send(connection, effect.message, b"", effect.timeout_s))

@@ -1,4 +1,4 @@
-"""Real queries over real logs are killed at random: their output equals that of a batch.
+"""Real queries over real logs are killed at random; their output must equal that of a batch query.
 
 CI runs a few seeds. PEACEFS_QUERY_ROUNDS=n plays the first n seeds of every group of queries, each with another
 log; PEACEFS_SEED=n plays one seed, as printed by a failing round.

@@ -157,7 +157,7 @@ def test_directory_whose_latest_checkpoint_is_damaged_gives_the_one_before(
     assert loaded is not None and loaded.sequence == 1
     assert count_map(pages)[5] == 1
     (said,) = [record.message for record in caplog.records]
-    assert said.startswith("checkpoint 2 of unit is not loaded: ") and "\n" not in said
+    assert said.startswith("checkpoint 2 of unit could not be loaded: ") and "\n" not in said
     # If a checkpoint is requested by number, no other one is loaded.
     with pytest.raises(CheckpointDamaged):
         Checkpointer(manager(), DirectoryStore(tmp_path), "unit").load(2)

@@ -1,9 +1,9 @@
-"""A disk in memory that performs the disk effects and is as unkind as real ones are allowed to be.
+"""A disk in memory that performs the disk effects, with all the failures that real disks may have.
 
-What was written since the last `Sync` of a file may be lost in a crash, wholly, from some point on, or sector by
-sector; a name that was made, replaced or removed since the last `SyncDirectory` may be as before. A `Sync` that
-fails behaves as on Linux: an arbitrary part reached the medium, the rest stays readable from memory, and no later
-`Sync` writes it. Everything that is arbitrary is drawn from one `Random`, so a seed replays exactly.
+A crash may lose data written since the file's last `Sync`: all of it, its end, or single sectors. It may also undo
+the creation, replacement or removal of names since the last `SyncDirectory`. A failed `Sync` behaves as on Linux:
+a random part reached the medium, the rest stays readable from memory, and no later `Sync` writes it. All
+randomness comes from one `Random`, so a seed replays exactly.
 
     disk = SimulatedDisk(Random(seed))
     file = disk.perform(fx.OpenFile("/store/a", create=True))     # any of DISK_EFFECTS; raises OSError

@@ -181,7 +181,7 @@ def test_a_read_only_disk_is_read_and_nothing_more(rack: Rack, content: bytes, d
         assert 1 not in rack.holders(CHUNK + number)
     assert rack.set.usage().available_bytes == 2 * (100 * MIB - 1000)
     if doing != "delete":
-        with pytest.raises(DiskFault, match="takes nothing"):
+        with pytest.raises(DiskFault, match="cannot be written to"):
             rack.put(victim, 7, content)
     # When it accepts writes again, it gets chunks.
     rack.driver.run(rack.set.compact())

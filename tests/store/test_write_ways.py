@@ -186,7 +186,7 @@ def test_operations_at_the_same_time_share_the_disk_and_files_that_rest_do_not(
     for writers, idle in [(1, 0), (8, 0), (2, 30), (1, 0), (16, 10), (1, 0)]:
         disk.run(24, writers, idle)
     around = disk.chosen[24:]
-    # When the number of writers changes, those that began before the choice count, too.
+    # Writers that began before a choice may still affect it when the number of writers changes.
     assert abs(sum(around) / len(around) - (costs_s[0] > costs_s[1])) < 0.2
     for way, measured_s in zip(costs_s, disk.ways.states()[0][2:], strict=True):
         assert way * 0.85 < measured_s < way * 1.15

@@ -1,9 +1,9 @@
-"""The ordeal of verdicts: files of real checkpoints are harmed, and `verify` is held against what Spark does.
+"""Harm files of real checkpoints, and compare the verdicts of `verify` with what Spark does.
 
-For every kind of file and every harm: if the verdict is that a query starts, it must start, with the batch that
-was named, and every batch must have the rows that it has without the harm. If not, it must fail. What Spark does
-with a file that is not what was written, where it does not look, depends on what is there; but it must not look. A
-repair or a rollback that is named is made on another copy, and must then bring the same rows.
+For every kind of file and every harm: if the verdict says that a query starts, it must start with the named batch,
+and every batch must have the same rows as without the harm. Otherwise the start must fail. If the verdict says
+that Spark does not check the file, Spark must not check it. A named repair or rollback is made on another copy,
+which must then give the same rows.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Spark's classes in an archive that the JVMs of all tests share (class-data sharing, JEP 350).
 
-Each JVM with Spark loads, parses and links some 25,000 classes, which takes it a third of its processor time. The
-first test that needs a JVM makes the archive, while others that need one wait; later runs find it again. It is of
-one Java and one set of jars: a JVM with others leaves it unused. Where Java makes none, tests only take longer.
+Each JVM with Spark loads, parses and links some 25,000 classes, which is a third of its processor time. The first
+test that needs a JVM makes the archive while others wait; later runs reuse it. The archive fits one Java and one
+set of jars; a JVM with others ignores it. If Java cannot make an archive, tests only take longer.
 
-`python -m support.class_archive` makes it before there are tests to wait. With the name of a file it is what the
-archive is made of: a session, batches that keep state, and Hadoop's clients.
+`python -m support.class_archive` makes the archive in advance. With a file name, this module is the program whose
+classes are archived: a session, batches with state, and Hadoop's clients.
 """
 
 from __future__ import annotations

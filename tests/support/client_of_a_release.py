@@ -2,9 +2,9 @@
 
     python client_of_a_release.py URL HOME COUNT [PAUSE_S]
 
-Either release runs it, against either. It uses only what both have, changes names and data in every way that goes
-over another message, and reads everything back: COUNT times, or if that is 0 until its standard input ends, with a
-pause after each. It counts aloud.
+Either release runs it, against services of either release, so it uses only what both have. A round sends each kind
+of message that changes names or data once, and reads everything back. It plays COUNT rounds, or until its standard
+input ends if COUNT is 0, pauses after each, and prints the number of the round.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A query that counts words of a directory of files, a file a batch, and leaves all counts in OUTPUT/<batch>:
+"""A query that counts words, one input file per batch, and writes all counts to OUTPUT/<batch>:
 
     python counting_query.py CHECKPOINT INPUT OUTPUT
     python counting_query.py --supervised LOCATION INPUT OUTPUT
 
-CHECKPOINT is a root in a cluster; the query begins a run there and goes on until it is stopped. LOCATION is that
-which a supervisor has given, to a run or to a standby, which waits for one; the query takes a while over each
-batch and ends after the last file.
+CHECKPOINT is a root in a cluster; the query begins a run there and continues until it is stopped. LOCATION comes
+from a supervisor; a standby first waits for its run there. A supervised query is slow and ends after the last
+file.
 """
 
 from __future__ import annotations

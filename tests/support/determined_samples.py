@@ -1,8 +1,8 @@
-"""Queries that do not come to the state that they had by themselves, for recovery by determinants.
+"""Queries whose replay needs determinants: their input alone does not lead to the same state again.
 
-Each has a unit `second` and after it two units that read the same stream, for the sinks `out` and `copy`. A row
-that one of them had before a failure is made again for the other: both sinks have the same rows, or the replay was
-not what had happened.
+Each has a unit `second`, followed by two units that read its output, for the sinks `out` and `copy`. A row that
+one of them received before a failure is produced again for the other. So both sinks have the same rows only if the
+replay repeats what happened before.
 
 Values are powers of four, a digit for each input row (`judged_networks.digits`).
 """

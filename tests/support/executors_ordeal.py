@@ -1,10 +1,10 @@
 """A dataflow on Spark's executors, one of which is killed in the middle.
 
-It is a program, since a process has one Spark context: `python -m support.executors_ordeal DIRECTORY`. For each
-technique that is named in a line of its standard input it runs the dataflow on the same executors, and prints a
-line of JSON: the rows of the output, and the sessions in which the killed unit ran before and after. A peer ring
-counts words in its place; the sessions are the nodes that were on it. A line may name a program's file, too, which
-is run and gets this Spark as its session; what it fails with is the answer.
+It is a program, because a process can have only one Spark context: `python -m support.executors_ordeal DIRECTORY`.
+Each line of its standard input names a technique. It runs the dataflow with that technique on the same executors,
+and prints a line of JSON: the output rows, and the sessions in which the killed unit ran before and after the
+kill. For a peer ring the dataflow counts words, and the sessions are the ring's nodes. A line may instead name a
+Python file, which is run with this Spark session; the answer is its error.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A driver of a query that others may drive as well.
+"""One of several drivers of the same query.
 
     support.fenced_driver OUTPUT BATCHES UNTIL TECHNIQUE HOST STORE...
 
-After UNTIL of the batches nothing comes any more, unless these are all. STORE is a directory, or a coordinator and
-a directory of its cluster. Rows of the sink are lines of OUTPUT, which all drivers share. Where the query fails
-the reason is a line on standard error, and the status is 1.
+The source stalls after UNTIL batches, unless those are all. STORE is a directory, or a coordinator and a directory
+of its cluster. The sink writes its rows as lines to OUTPUT, which all drivers share. If the query fails, the
+reason is one line on standard error, and the exit status is 1.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""An interpreter that has imported what `peacefs` imports, and forks where another would begin anew.
+"""An interpreter that has imported what `peacefs` imports, and forks instead of starting a new interpreter.
 
     python -P fork_server.py ROLE DESCRIPTOR
 
-Beginning anew costs half a second of processor time for imports alone, and tests start hundreds of services and
-commands. `prepared_starts` asks, over the socket of that descriptor: a request is JSON with the descriptors that
-the new process is to have; the answer is its pid. What is forked runs the real entry point, `python -m peacefs` or
-the installed command, with a working directory, environment, arguments and descriptors of its own.
+The imports of a new interpreter take half a second of processor time, and tests start hundreds of services and
+commands. `prepared_starts` sends requests over the socket of that descriptor: JSON, with the descriptors of the
+new process. The answer is the pid. The fork runs the real entry point, `python -m peacefs` or the installed
+command, with its own working directory, environment, arguments and descriptors.
 
-The new process is made a child of the one that asked, not of this one (CLONE_PARENT): who asked waits for it,
-and is told of its end, as of a process that it has started itself. This one ends when the socket does.
+The new process is a child of the requesting process, not of this one (CLONE_PARENT), so the requester can wait for
+it as for any other child. The server ends when the socket is closed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _EVERYWHERE = (
     "typer._adapters",
     "typer._click.decorators",
 )
-#: The modules of each role, and with `.*` all modules of a package; what follows a colon is called. A coordinator
-#: that had imported a datanode would show the metrics of both. What is imported late and by few (Spark, Arrow,
-#: NumPy) is left to them; all nodes of dataflows need Arrow and the kernels of paged state.
+#: The modules of each role; `.*` means all modules of a package, and a function after a colon is called. A
+#: coordinator that had imported a datanode would export the metrics of both. Modules that few processes import,
+#: and late (Spark, Arrow, NumPy), are left out; all nodes of dataflows need Arrow and the kernels of paged state.
 PREPARED = {
     "coordinator": (
         *_EVERYWHERE,

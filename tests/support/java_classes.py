@@ -1,9 +1,9 @@
-"""Classes that tests put before Spark's: some in Java of their own, and those of jars that are signed.
+"""Classes that tests put before Spark's on the class path: Java code of tests, and copies of signed classes.
 
-An archive of classes takes none of a signed jar, such as that of the compiler which each Spark starts, and Java
-compares each of them with its signature. Copies are not signed.
+A class archive cannot contain classes of a signed jar, such as the compiler that each Spark starts, and Java
+checks the signature of each of them. The copies are unsigned.
 
-Run as a program it makes a jar of them, with that compiler: `python -m support.java_classes JAR`.
+As a program it compiles them with that compiler and makes a jar: `python -m support.java_classes JAR`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A network of each class whose output shows the judge of recovery which input rows are in it, and how often.
+"""One network per operator class. Its output shows which input rows it contains, and how often.
 
-Each has three units on nodes of their own, `first`, `second` and `third`, and the one that fails is the second:
-its producer and its consumer go on, as in HA's Figure 1. The others treat rows one by one.
+Each has three units on separate nodes, `first`, `second` and `third`. The second fails while its producer and its
+consumer continue, as in HA's Figure 1. The first and the third unit treat rows one by one.
 
 Values are powers of four, a digit for each input row: the digits of a sum say how often each row is in it.
 """
@@ -99,10 +99,10 @@ def deterministic() -> JudgedNetwork:
 
 
 def arbitrary() -> JudgedNetwork:
-    """Return a union whose rows bear a digest of all rows before them, so that no interleaving is forgotten.
+    """Return a union whose rows contain a digest of all earlier rows, and so show how inputs interleaved.
 
-    Its inputs come from two nodes: those of one would come in the same order at both nodes of a pair. All rows are
-    within an hour, so that its state depends on rows of an hour alone.
+    Its inputs come from two nodes, because inputs from one node would arrive in the same order at both nodes of a
+    pair. All rows are within an hour, so its state depends only on rows of one hour.
     """
     query = Query("judged")
     one, other = _begun(query, "in"), _begun(query, "more", unit="fourth")

@@ -1,11 +1,12 @@
-"""Real logs as events that streaming queries can count: loghub's beside a checkout, else made-up ones.
+"""Logs as events for streaming queries: loghub's real logs beside the checkout, or else generated ones.
 
-An event is one line of a log: when, about whom (`key`), what (`word`) and the line itself. They are staged as
-JSON lines, a file a batch, and end with a sentinel far after all others, by which every window and timer fires.
+An event is one line of a log: its time, its subject (`key`), its kind (`word`) and the line itself. Events are
+staged as JSON lines, one file per batch. The last event, a sentinel, is far later than all others, so every window
+and timer fires.
 
-There are two of them, a file each. A driver may be killed between the file sink's commit of a batch and Spark's
-own; then the batch is not computed again, for the sink has it, and what came with it never moves the watermark.
-That is Spark's way, wherever the checkpoint is, and only what comes later makes up for it.
+There are two sentinels, in two files. A driver may be killed after the file sink committed a batch and before
+Spark did. The batch is then not computed again, because the sink has it, and its events never move the watermark.
+Spark behaves so wherever the checkpoint is; a later event makes up for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Machines of a test, each with systemd, an address, users and a disk of its own, reached by `ssh` and `scp`.
+"""Machines of a test, each with its own systemd, address, users and disk, reached by `ssh` and `scp`.
 
-A machine is a set of namespaces of this one. Its disk is an overlay: it sees the files of this machine, or of a
-tree that is given, and what it writes stays in memory until the test ends. The desk is where the operator sits:
-this machine's files, in the network of the machines. `ssh` and `scp` of the desk enter a machine as root.
+A machine is a set of namespaces. Its disk is an overlay over the files of this machine or of a given tree; its
+writes stay in memory until the test ends. The *desk* is the operator's machine: it has this machine's files and is
+in the network of the other machines. `ssh` and `scp` from the desk enter a machine as root.
 """
 
 from __future__ import annotations

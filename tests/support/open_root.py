@@ -1,7 +1,7 @@
-"""A root in which every user of a test may begin, as an administrator may have it; a new one is for superusers.
+"""Let every user of a test write to the root directory, where by default only superusers may.
 
-New local clusters of tests have it, whoever starts them: most tests are about other things. For those that are
-about a new root there is `root_as_made`.
+All new local clusters of tests have such a root, because few tests are about it. Tests about the default root use
+`root_as_made`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Spread tests over parallel workers (`pytest -n`): a file stays together, and JVMs do not crowd each other out.
+"""Spread tests over parallel workers (`pytest -n`), keep the tests of a file together, and limit concurrent JVMs.
 
-A file's tests share fixtures, so that one worker runs them all. Half of the workers begin with the files that
-start Spark or a JVM, which take longest; the other half begins with those that start clusters or play failures.
-Whoever has no work of its own kind left helps with the other, from its end: clusters leave the cores idle while
-they wait, seeded runs never do, and so the two meet. The many short files come last, so that all workers end at
-about the same time. Lists of files only decide what begins when: a file that nobody entered here is run all the
-same.
+The tests of a file share fixtures, so one worker runs them all. Half of the workers begin with the files that
+start Spark or a JVM, which take longest; the other half begins with the files that start clusters or play
+failures. A worker without work of its own kind takes files of the other kind, from the end of that list. Clusters
+leave the cores idle while they wait and seeded runs do not, so the two kinds run together well. The many short
+files come last, so that all workers end at about the same time. The lists only set the order: files that are in no
+list are run, too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Start `peacefs` by a fork of an interpreter that has imported it already, wherever tests start it.
+"""Start `peacefs` in tests by forking an interpreter that has already imported it.
 
-`prepare` replaces `subprocess.Popen` for the process: what is started as `python -m peacefs ...` or as the
-installed command comes from a fork server of this process, everything else as ever. What a fork cannot have as
-a new process would (another user, other options or variables of the interpreter) is started as ever, too; so is
-everything within `started_anew`.
+`prepare` replaces `subprocess.Popen` in this process. `python -m peacefs ...` and the installed command are then
+forked by a fork server; everything else is started normally. A process that needs what a fork cannot have (another
+user, other options or variables of the interpreter) is started normally, too, and so is everything within
+`started_anew`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A driver with some of the `streaming_queries` at once, as a process that can be killed like one.
+"""A driver process that runs several `streaming_queries` at once and can be killed.
 
     python -m support.query_driver plan.json
 
-It goes on from the checkpoints, ends when all input is read, and says what was put out and what a batch gives.
+It continues from the checkpoints, ends when all input is read, and prints the output and the result of a batch
+run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Streaming queries on a cluster while drivers, datanodes and the coordinator are killed, as a seed says.
+"""Streaming queries on a cluster whose drivers, datanodes and coordinator are killed according to a seed.
 
-What is done to them and when follows from the seed; how far the queries have come by then does not, quite: they
-are real. `told` keeps what happened, for whoever has to find out why a round failed.
+The seed decides what is done and when. The progress of the queries by then varies, because they are real. `told`
+records what happened, to explain a failed round.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A dataflow whose driver may be killed and begins again: `support.resumed_query DIRECTORY BATCHES UNTIL`.
+"""A dataflow whose driver can be killed and restarted: `support.resumed_query DIRECTORY BATCHES UNTIL`.
 
-After so many of the batches nothing comes any more, unless these are all. Rows of the sink are lines of a file,
-which is how many it has taken for good. Prints a line when it has ended.
+The source stalls after UNTIL batches, unless those are all. The sink writes its rows as lines to a file, whose
+length is the number of delivered rows. Prints a line when the query has ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Streaming queries of every kind that keeps state or files, each with the batch run that says what it must give.
+"""Streaming queries of every kind that keeps state or files, each with a batch query for the expected output.
 
-Whatever the batches' bounds, and however often one was repeated, what a query has put out in the end is the same:
-the sentinel (`log_events`) has closed every window and fired every timer by then. Timers fire at the horizon,
-which lies after all events and before the sentinel.
+The final output does not depend on how the input was cut into batches, or how often a batch was repeated: the
+sentinel (`log_events`) closes every window and fires every timer. Timers fire at the horizon, which is after all
+events and before the sentinel.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ Events = Callable[[], DataFrame]
 
 @dataclass(frozen=True)
 class Query:
-    """`table` is the query, over a stream; `batch` says the same of all events at once.
+    """`table` is the query over a stream; `batch` is the same query over all events at once.
 
-    `mode` is the output's; `update` goes through foreachBatch into a directory a batch, `append` to the file sink.
-    `after` names a query whose output is this one's source, and which ends before this one begins.
+    `mode` is the output mode: `update` writes with foreachBatch into one directory per batch, `append` uses the
+    file sink. `after` names a query whose output is the source of this query, and which ends before this query
+    begins.
     """
 
     table: Callable[[Events, int], DataFrame]

@@ -1,10 +1,10 @@
-"""A stateful query of stock PySpark, to be run by any Python that has one; nothing of peacefs is imported:
+"""A stateful query of stock PySpark, which any Python with PySpark can run; it imports nothing of peacefs:
 
     python summing_query.py SETTINGS INPUT OUTPUT
 
-SETTINGS is a JSON object of Spark's configuration. For each checkpoint that a line of its standard input names it
-counts the words of INPUT, a file a batch, until all are read, in a Spark context that begins and ends with that.
-It puts what the query says of it, a JSON object, into OUTPUT, and then prints a line.
+SETTINGS is a JSON object of Spark's configuration. Each line of its standard input names a checkpoint. For each,
+it counts the words of INPUT, one file per batch, in a new Spark context. It writes the query's own report, a JSON
+object, to OUTPUT, and then prints a line.
 """
 
 import json

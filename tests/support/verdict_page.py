@@ -38,6 +38,8 @@ rows that differ. It has neither format 2 nor metadata of operators.
 _STATES = {"done": "All batches are done", "planned": "A batch is planned and not done"}
 _ABSENT = "no such file"
 _RAN = "Queries: "
+#: Joins the harms that share a column.
+_TOGETHER = " / "
 _INSTALLED = re.compile(r"Spark (\S+) then did the same")
 
 
@@ -83,7 +85,7 @@ class VerdictPage:
         return "\n".join(parts) + "\n"
 
     def _table(self, state: str, cells: Cells, apart_from: Cells | None) -> list[str]:
-        lines = [_row(["file", "queries", *self.harms]), _row(["---"] * (len(self.harms) + 2))]
+        rows: list[tuple[str, list[str], tuple[str, ...]]] = []
         for kind in dict.fromkeys(case.kind for case in {**(apart_from or {}), **cells} if case.state == state):
             alike: dict[tuple[str, ...], list[str]] = {}
             for query in QUERIES:
@@ -96,7 +98,19 @@ class VerdictPage:
                     row = tuple(said or _ABSENT * bool(other) for said, other in zip(row, before, strict=True))
                 if any(row):
                     alike.setdefault(row, []).append(query)
-            lines += [_row([kind, ", ".join(queries), *row]) for row, queries in alike.items()]
+            rows += [(kind, queries, row) for row, queries in alike.items()]
+        # Adjacent harms with equal cells in all rows share a column.
+        starts = [
+            number
+            for number in range(len(self.harms))
+            if number == 0 or any(row[number] != row[number - 1] for _, _, row in rows)
+        ]
+        ends = [*starts[1:], len(self.harms)]
+        heads = [_TOGETHER.join(self.harms[start:end]) for start, end in zip(starts, ends, strict=True)]
+        lines = [_row(["file", "queries", *heads]), _row(["---"] * (len(heads) + 2))]
+        lines += [
+            _row([kind, ", ".join(queries), *(row[start] for start in starts)]) for kind, queries, row in rows
+        ]
         return lines
 
 
@@ -119,6 +133,7 @@ def read_page(text: str) -> VerdictPage:
     page = VerdictPage(installed, [], {installed: {}})
     titles = {title: state for state, title in _STATES.items()}
     state, version = "", installed
+    columns: list[list[str]] = []
     for line in text.splitlines():
         if line.startswith("## "):
             title, _, other = line.removeprefix("## ").partition(": Spark ")
@@ -130,8 +145,10 @@ def read_page(text: str) -> VerdictPage:
         elif state and line.startswith("| "):
             kind, alike, *row = [cell.strip() for cell in line.strip("|").split("|")]
             if kind == "file":
-                page.harms = row
+                columns = [head.split(_TOGETHER) for head in row]
+                page.harms = [harm for together in columns for harm in together]
             elif kind != "---":
+                row = [said for said, together in zip(row, columns, strict=True) for _ in together]
                 for query in alike.split(", "):
                     _take(page, version, [Case(state, query, kind, harm) for harm in page.harms], row)
     return page

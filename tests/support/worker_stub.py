@@ -1,7 +1,7 @@
-"""Stand for the Python that a JVM has started: `python -IS worker_stub.py SOCKET ARGUMENTS...`.
+"""Replace the Python process that a JVM starts: `python -IS worker_stub.py SOCKET ARGUMENTS...`.
 
-It has `prepared_workers` fork what the arguments ask for, with its pipes, variables and directory, and stays as
-long as that. It imports next to nothing.
+It lets `prepared_workers` fork the requested program, with its own pipes, variables and directory, and ends with
+that program. It imports almost nothing.
 """
 
 import json

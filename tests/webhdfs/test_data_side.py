@@ -138,7 +138,7 @@ def test_older_clients_are_told_of_blocks_in_their_own_words(data, path):
 
 def test_fewer_replicas_than_asked_for_are_said_and_logged(data, path, caplog):
     assert data.write(path, b"x", replication=3).headers["x-peacefs-replicas"] == "1/3"
-    assert f"{path!r} has 1 of 3 replicas until it is repaired" in caplog.text
+    assert f"{path!r} has only 1 of 3 replicas until it is repaired" in caplog.text
     assert "x-peacefs-replicas" not in data.write(path + "-2", b"x", replication=1).headers
 
 
@@ -253,7 +253,7 @@ def test_damage_in_the_middle_ends_the_connection_and_at_the_start_the_request(d
     with pytest.raises(http.client.IncompleteRead) as broken:
         data.read(path)
     assert 2 * MIB <= len(broken.value.partial) < 4 * MIB
-    wait_until(lambda: "broke off while it was read" in caplog.text, "the break is in the log")
+    wait_until(lambda: "failed in the middle" in caplog.text, "the break is in the log")
     status, kind, message = data.read(path, offset=3 * MIB + 1).error
     assert (status, kind) == (403, "org.apache.hadoop.hdfs.BlockMissingException")
     assert "cannot be read at byte" in message

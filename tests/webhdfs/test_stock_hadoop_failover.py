@@ -80,7 +80,7 @@ def front(cluster: LocalCluster) -> Iterator[Front]:
 
 @pytest.fixture(scope="module")
 def hadoop(cluster: LocalCluster, front: Front, stock_gateway: Any) -> Iterator[Hadoop]:
-    """Yield a client whose first address is dead, the second a front, the third the coordinator."""
+    """Yield a client with three addresses: a dead one, that of a front, and that of the coordinator."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         addresses = f"127.0.0.1:{taken.getsockname()[1]},{front.address},{cluster.address.netloc}"

@@ -58,7 +58,7 @@ def add_balancer_routes(
 
     @app.post("/v1/balancer/{run}/renew", dependencies=[for_superusers])
     async def renew(run: str) -> BalanceStatus:
-        """Keep a run going. If the run is forgotten, the answer describes another run, or none."""
+        """Renew a run. If the coordinator no longer knows it, the answer describes another run, or none."""
         balancer.renew(clock(), run)
         return _status(cluster)
 

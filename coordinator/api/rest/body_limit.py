@@ -47,13 +47,13 @@ class BodyLimit:
                     message = await receive()
             except TimeoutError:
                 # The framework passes an HTTPException on. It reports others as "an error parsing the body".
-                raise HTTPException(408, f"the body was not here after {control_body_timeout_s:g} s") from None
+                raise HTTPException(408, f"the body did not arrive within {control_body_timeout_s:g} s") from None
             is_whole = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > limit:
                 raise HTTPException(400, f"a body of more than {limit} bytes is over the limit")
             if not self._shares.take(client, received - held):
-                raise HTTPException(503, "other bodies take all memory that there is for them; try again")
+                raise HTTPException(503, "the memory for request bodies is in use; try again")
             held = received
             return message
 

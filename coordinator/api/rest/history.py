@@ -21,7 +21,7 @@ from peacefs.coordinator.scheduling.statistics import FastLane
 def add_history_route(
     app: FastAPI, cluster: Cluster, lane: FastLane, commits: GroupCommit, viewing: Any
 ) -> Coroutine[Any, Any, None]:
-    """Add the route; return the task that records, for as long as it runs."""
+    """Add the route, and return the recording task. It never ends by itself."""
     recorder = HistoryRecorder()
 
     @app.get("/v1/history", responses={200: {"description": "A History: one sample a minute, for a day."}})

@@ -1,6 +1,6 @@
 """`GET /v1/live/<view>`: the views of the web page, as server-sent events.
 
-The first event, `session`, says who is authenticated. Then comes a `view` for each change, and at last `again`,
+The first event, `session`, says who is authenticated. A `view` follows for each change. The last event is `again`,
 which asks the page to reconnect, or `refused`.
 """
 

@@ -48,19 +48,19 @@ async def _grant(clients: OAuthClients, request: Request) -> GrantedToken:
     if grant == "refresh_token":
         return clients.by_token(_wanted(form, "refresh_token"))
     _wanted(form, "grant_type")
-    raise OAuthFault("unsupported_grant_type", "there are client_credentials and refresh_token")
+    raise OAuthFault("unsupported_grant_type", "grant_type must be client_credentials or refresh_token")
 
 
 def _form(body: bytes, content_type: str) -> dict[str, str]:
     if content_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-        raise OAuthFault("invalid_request", "the body is to be application/x-www-form-urlencoded")
+        raise OAuthFault("invalid_request", "the body must be application/x-www-form-urlencoded")
     try:
         fields = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=_FIELDS_MAX)
     except ValueError:
         raise OAuthFault("invalid_request", "the body is no form") from None
     form = dict(fields)
     if len(form) != len(fields):
-        raise OAuthFault("invalid_request", "a field is there twice")
+        raise OAuthFault("invalid_request", "a field appears twice")
     return form
 
 

@@ -1,4 +1,4 @@
-"""REST on the scheduling service: who waits, what comes back, the policy, and phases, all below `/v1/schedule`."""
+"""REST routes below `/v1/schedule`: waiting writers, recurrences, the policy, and phases."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def schedule_routes(
     for_superusers: Any,
     viewing: Any,
 ) -> APIRouter:
-    """Return the routes on writes that wait and come back, and on the policy.
+    """Return the routes for waiting writes, recurrences and the policy.
 
     `for_superusers` guards the change of the policy; `viewing` is the dependency for the viewer.
     """
@@ -104,7 +104,7 @@ def schedule_routes(
 
     @router.get("/recurrences")
     async def recurrences(viewer: Viewer = viewing) -> Recurrences:
-        """Return the caller's writes that come back, with their periods. Superusers see those of all users."""
+        """Return the recurring writes of the caller, with their periods. Superusers get those of all users."""
         return described_recurrences(write_grants(), viewer)
 
     @router.put("/policy", dependencies=[for_superusers])

@@ -41,7 +41,7 @@ _ADVICE_ON_BACKUP = "Nothing was changed. A backup is a file that `peacefs metad
 
 
 def create(path: Path, owner: str) -> None:
-    """Create a new store with an empty root directory, atomically."""
+    """Create a new store with an empty root directory, atomically. Raises StartupError."""
     segments = [segment for _, segment in list_segments(path)]
     for left in (*segments, page_sums.sqlite_log_of(path), commit_record.path_of(path), page_sums.path_of(path)):
         if left.exists():
@@ -131,7 +131,7 @@ def provide_sums(path: Path) -> None:
         return
     if damaged:
         log.warning(
-            "%s: page %d was damaged where no row lies; all rows are as they were committed", path, damaged[0]
+            "%s: page %d was damaged where it contains no row; all rows are as committed", path, damaged[0]
         )
     try:
         page_sums.build(path)

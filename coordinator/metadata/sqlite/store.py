@@ -184,7 +184,7 @@ def _keep_before_conversion(path: Path) -> None:
             backup.copy(path, copying, lambda done, total: None, is_exact=True)
     except PeacefsError as error:
         raise StartupError(error.message) from None
-    log.warning("%s is of an earlier release: it is converted now, and a copy of it is kept as %s", path, kept)
+    log.warning("converting %s from an earlier release; a copy is kept as %s", path, kept)
 
 
 class MetadataInMemory(Metadata):

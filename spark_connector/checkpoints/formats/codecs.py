@@ -67,7 +67,7 @@ def _arrow(codec: str) -> Any:
         import pyarrow
     except ImportError:
         raise CannotUnpack(
-            f"compressed with {codec}, which pyarrow unpacks: pip install 'peacefs[spark]' to have it looked into"
+            f"compressed with {codec}, which pyarrow unpacks: pip install 'peacefs[spark]' to verify it"
         ) from None
     return pyarrow
 

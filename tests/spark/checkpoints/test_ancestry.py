@@ -187,6 +187,6 @@ def test_a_fork_is_made_where_no_ancestry_can_be_kept_and_says_so(
     fork(Forgetful(), str(local), f"{local}-fork")
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"where the fork comes from, {local}, cannot be kept with it: [Errno 95] Operation not supported"
+        f"the origin of the fork, {local}, cannot be recorded: [Errno 95] Operation not supported"
     )
     assert Path(f"{local}-fork", "metadata").exists()

@@ -108,7 +108,7 @@ def test_remains_of_a_command_killed_a_day_ago_go_with_the_next_one(
     with staged(tree, str(root)):
         left = {path for path in (root, dead, alive, another, rolled_back, not_staged) if path.exists()}
     assert left == {root, alive, another, rolled_back, not_staged}
-    assert one_line(caplog) == f"deleted {dead}, which a command that was killed had left"
+    assert one_line(caplog) == f"deleted {dead}, left behind by a killed command"
 
 
 @pytest.mark.cluster

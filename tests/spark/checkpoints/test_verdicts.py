@@ -1,6 +1,6 @@
-"""`verify` fights for truth: real checkpoints are harmed, and what it says is held against what Spark does.
+"""Harm real checkpoints, and compare the verdicts of `verify` with what Spark does.
 
-A share is always run. The whole, for every way to keep state, takes half an hour:
+A part always runs. All cases, for every way to keep state, take half an hour:
 
     PEACEFS_VERDICTS=all python -m pytest tests/spark/checkpoints/test_verdicts.py
     PEACEFS_VERDICTS=write ...                          and writes docs/checkpoint-verdicts.md
