@@ -15,9 +15,9 @@ from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
+from peacefs.dataflow.model.schemas import Schema, as_schema
 
 from peacefs.dataflow.model.stream_type import StreamType
-from peacefs.dataflow.query.schemas import Schema, as_schema
 from peacefs.protocol.errors import PeerUnreachable, QueryFailed, StartupError
 
 from .file_formats import FileFormat, UnreadableFile, conform, format_of

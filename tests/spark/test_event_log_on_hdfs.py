@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from support.etcd import free_ports
-from support.long_runs import often
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -23,14 +22,15 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.cluster,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(often(0, 1) == 0, reason="an application and a history server of Spark: PEACEFS_LONG=1"),
+    pytest.mark.long("an application and a history server of Spark"),
 ]
 _APPLICATION = """
 import sys
 from pyspark.sql import SparkSession
 spark = (
     SparkSession.builder.master("local[2]").appName("of the log").config("spark.ui.enabled", "false")
-    .config("spark.eventLog.compress", "false").config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", sys.argv[1]).getOrCreate()
+    .config("spark.eventLog.compress", "false").config("spark.eventLog.enabled", "true")
+    .config("spark.eventLog.dir", sys.argv[1]).getOrCreate()
 )
 for line in sys.stdin:
     print(spark.range(int(line)).selectExpr("sum(id)").collect()[0][0], flush=True)
