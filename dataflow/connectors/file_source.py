@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
-from peacefs.dataflow.model.schemas import Schema, as_schema
 
+from peacefs.dataflow.model.schemas import Schema, as_schema
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import PeerUnreachable, QueryFailed, StartupError
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pyarrow as pa
-from peacefs.dataflow.model.schemas import Schema, as_schema
 
+from peacefs.dataflow.model.schemas import Schema, as_schema
 from peacefs.dataflow.model.stream_type import TIME, StreamType
 from peacefs.protocol.errors import InvalidQuery, PeerUnreachable, QueryFailed, StartupError
 

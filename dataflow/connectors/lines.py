@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 import pyarrow as pa
-from peacefs.dataflow.model.schemas import Schema, as_schema
 
 from peacefs.dataflow.model.numbers import is_number
+from peacefs.dataflow.model.schemas import Schema, as_schema
 from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import CheckpointDamaged, InvalidQuery, QueryFailed, StartupError
 from peacefs.protocol.limits import MIB

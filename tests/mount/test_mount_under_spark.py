@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 
 import pytest
-from support.long_runs import often
 from support.mounted_query import PROVIDERS
 from support.mounted_tree import MountProcess, require_fuse
 from support.waiting import wait_until
@@ -93,7 +92,7 @@ class MountedQueries:
         self.mount.close()
 
 
-@pytest.mark.skipif(often(0, 1) == 0, reason="three drivers of Spark, one after the other: PEACEFS_LONG=1")
+@pytest.mark.long("three drivers of Spark, one after the other")
 def test_checkpoints_on_a_mount_are_exact_when_driver_and_mount_are_killed(
     shared_cluster: LocalCluster, home: str, files: PeaceFileSystem, tmp_path: Path
 ) -> None:

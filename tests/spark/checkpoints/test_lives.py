@@ -102,7 +102,7 @@ def _goes_on(lives: Lives, root: Path, first: int) -> None:
     assert lives.start(later).refusal is None
 
 
-@pytest.mark.skipif(often(0, 1) == 0, reason="one of the forks in test_moving.py is run always")
+@pytest.mark.long("one of the forks in test_moving.py is run always")
 @pytest.mark.parametrize(("kind", "layout"), [cell[:2] for cell in ALL if cell[2] == "ordinary"])
 def test_spark_goes_on_from_a_fork_of_a_repartitioned_checkpoint_alone(
     prepared: Prepared, stock: SparkSession, kind: str, layout: str

@@ -159,7 +159,7 @@ def test_repartition_by_spark_goes_on_exactly_and_a_rollback_undoes_it(
 
 @pytest.mark.spark
 @pytest.mark.timeout(1200)
-@pytest.mark.skipif(often(0, 1) == 0, reason="three commands that start a JVM each: PEACEFS_LONG=1")
+@pytest.mark.long("three commands that start a JVM each")
 def test_repartition_command_is_killed_in_a_cluster_and_given_again(
     stock: SparkSession, cluster: LocalCluster, tmp_path: Path, peacefs: Peacefs
 ) -> None:
