@@ -106,7 +106,7 @@ class _Client:
 
     def write(self) -> float:
         began_s = time.perf_counter()
-        with self._files.open_for_writing("/client/large") as sink:
+        with self._files.open_for_writing("/client/large", overwrite=True) as sink:
             for _ in range(self._mebibytes):
                 sink.write(self._piece)
         return self._mebibytes / (time.perf_counter() - began_s)
