@@ -1,6 +1,6 @@
 """The matrix of checkpoints (`oracles.checkpoint_matrix`): kinds of query, ways to keep state, events, Sparks.
 
-Two cells are always run. All cells of five Sparks, oldest first, write docs/checkpoint-matrix.md in an hour:
+PEACEFS_LONG=1 runs two cells. All cells of five Sparks, oldest first, write docs/checkpoint-matrix.md in an hour:
 
     PEACEFS_MATRIX=write PEACEFS_MATRIX_SPARKS=spark35/bin/python:.venv/bin/python python -m pytest ...
     PEACEFS_MATRIX=all ...                        without the page, with the installed Spark
@@ -42,6 +42,7 @@ def matrix(tmp_path: Path) -> Iterator[tuple[MatrixRun, LocalCluster]]:
         yield MatrixRun(cluster, tmp_path / "runs", random.Random(SEED)), cluster
 
 
+@pytest.mark.long("two Sparks with two queries")
 @pytest.mark.timeout(900)
 def test_matrix_cells_are_exact_after_a_kill_and_each_event(
     matrix: tuple[MatrixRun, LocalCluster], tmp_path: Path

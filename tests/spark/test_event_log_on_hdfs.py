@@ -29,8 +29,8 @@ import sys
 from pyspark.sql import SparkSession
 spark = (
     SparkSession.builder.master("local[2]").appName("of the log").config("spark.ui.enabled", "false")
-    .config("spark.eventLog.compress", "false").config("spark.eventLog.enabled", "true")
-    .config("spark.eventLog.dir", sys.argv[1]).getOrCreate()
+    .config("spark.eventLog.compress", "false")
+    .config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", sys.argv[1]).getOrCreate()
 )
 for line in sys.stdin:
     print(spark.range(int(line)).selectExpr("sum(id)").collect()[0][0], flush=True)
