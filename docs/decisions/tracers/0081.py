@@ -17,4 +17,4 @@ reader = RequestReader(1 << 20)
 reader.take(b"hrpc\x09\x00\x00" + bytes.fromhex("0000000706180022002800"))
 assert isinstance(reader.next(), ConnectionHeader)
 call = reader.next()
-assert isinstance(call, Request) and call.header.callId == 0
+assert isinstance(call, Request) and call.header.call == 0
