@@ -158,7 +158,7 @@ UNARY: dict[str, Judged] = {
         lambda s: plain(s.key_by("key").session_window("4s").aggregate(F.sum("value")), "sum_value"),
         sql.sessions(4 * _SECOND, "sum(value)"),
     ),
-    "silences": Judged(_silences, sql.sessions(3 * _SECOND, "count(*)", longest=True)),
+    "silences": Judged(_silences, sql.sessions(3 * _SECOND, "count(*)", longest=True), wants_order=True),
     "so far": Judged(
         lambda s: plain(s.key_by("key").global_window(every="3s").aggregate(F.sum("value")), "sum_value"),
         sql.so_far(3 * _SECOND),
@@ -186,7 +186,10 @@ UNARY: dict[str, Judged] = {
         parts=True,
     ),
     "silences in parts": Judged(
-        _in_parts(_silences), sql.sessions(3 * _SECOND, "count(*)", longest=True), parts=True
+        _in_parts(_silences),
+        sql.sessions(3 * _SECOND, "count(*)", longest=True),
+        parts=True,
+        wants_order=True,
     ),
     "process in parts": Judged(
         _in_parts(lambda s: s.process(_number)), sql.numbered, orders_rows=True, parts=True
