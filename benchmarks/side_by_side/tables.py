@@ -82,10 +82,11 @@ def page_text(
             if cell.query == query:
                 missing.setdefault((cell.technique, why), []).append(cell.host)
         if missing:
+            names: dict[tuple[str, str], list[str]] = {}
+            for (name, why), hosts in missing.items():
+                names.setdefault((", ".join(hosts), why), []).append(name)
             parts.append("Not possible:\n")
-            parts.append(
-                "".join(f"- {name} on {', '.join(hosts)}: {why}\n" for (name, why), hosts in missing.items())
-            )
+            parts.append("".join(f"- {' and '.join(of)} on {on}: {why}\n" for (on, why), of in names.items()))
     if loads:
         parts.append(f"### {LOADS}\n")
         parts.append(markdown([{"query": query, **_known(load)} for query, load in loads.items()]))

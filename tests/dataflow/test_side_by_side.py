@@ -112,11 +112,11 @@ def test_tables_are_put_into_a_page_and_read_back(tmp_path: Path) -> None:
     page.write_text("# Before\n\n<!-- measured -->\nold\n<!-- end of what was measured -->\n\nAfter.\n")
     played = Played(_timeline({}), Verdict(1, 2, 3, Recovery.GAP), Usage(61.2, 400.0, 3 << 20), [0.02])
     cells = {Cell("word counts", "Amnesia", "processes"): played}
-    absent = {Cell("word counts", "CEC", "processes"): "refused: it has no windows"}
+    absent = {Cell("word counts", name, "processes"): "refused: it has no windows" for name in ("CEC", "Other")}
     tables.publish(page, tables.page_text(cells, absent, {}, "two cores"))
     text = page.read_text()
     assert text.startswith("# Before") and text.endswith("After.\n") and "old" not in text
-    assert "- CEC on processes: refused: it has no windows" in text
+    assert "- CEC and Other on processes: refused: it has no windows" in text
     ((row,),) = tables.published(page)["Word counts"]
     assert (row["technique"], row["µs a row"], row["lost"], row["recovery"]) == ("Amnesia", "61.20", "1", "gap")
     assert row["p50, ms"] == "5.00"
