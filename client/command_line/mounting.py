@@ -23,6 +23,8 @@ from .quotas import parse_size
 
 #: Options of mount(8), or for it, which are ignored here.
 _OF_MOUNT: Final = ("_netdev", "auto", "defaults", "nofail", "noauto", "nouser", "rw", "user", "users")
+#: Parameters of the binding to libfuse, which would take an option of this name for itself.
+_OF_BINDING: Final = ("encoding", "errors", "foreground", "mountpoint", "operations", "raw_fi")
 _DEVICE: Final = Path("/dev/fuse")
 _SYSLOG: Final = Path("/dev/log")
 _READY: Final = b"ready"
@@ -112,6 +114,9 @@ def _checked(request: MountRequest) -> MountRequest:
         raise StartupError(f"the staging directory {staging} does not exist")
     if staging.is_relative_to(directory):
         raise StartupError(f"the staging directory {staging} is below {directory}, where files are mounted")
+    for option in request.fuse_options:
+        if option.partition("=")[0] in _OF_BINDING:
+            raise BadRequest(f"{option} is no option of a mount: leave it out after -o")
     if parse_size(request.staging_size) == 0:
         raise BadRequest("--staging-size must not be 0")
     return replace(request, directory=directory, staging=staging)

@@ -34,3 +34,17 @@ class Handle:
         self.writers: set[int] = set()
         self.reader: VersionReader | None = None
         self.generation = -1
+
+    def read_through(self, fresh: VersionReader) -> None:
+        """Read another version from now on. The caller holds the file's lock."""
+        old, self.reader = self.reader, fresh
+        if old is not None:
+            old.close()
+
+    def extend(self, known: VersionReader, longer: VersionReader) -> None:
+        """Read a longer version from now on, unless another thread has replaced the known one meanwhile."""
+        with self.file.lock:
+            if self.reader is known:
+                self.read_through(longer)
+            else:
+                longer.close()

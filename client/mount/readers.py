@@ -95,15 +95,17 @@ class BlocksAhead:
 
     def _fill(self) -> None:
         while True:
-            block = Block(block_bytes)
+            block, count, failed = None, 0, None
             try:
+                block = Block(block_bytes)
                 count = self._source.readinto(block.view)
             except BaseException as fault:  # the reader raises it
-                count, self._fault = 0, fault
+                failed = fault
             with self._changed:
-                if count:
+                self._fault = failed
+                if block is not None and count:
                     self._blocks.append(block.cut(count))
-                elif self._fault is None:
+                elif failed is None:
                     self._is_at_end = True
                 self._is_filling = not self._is_done()
                 self._changed.notify_all()
@@ -120,6 +122,7 @@ class VersionReader:
         self._ahead = ahead
         self._next = 0
         self._in_sequence = 0
+        self._is_closed = False
         self._blocks: BlocksAhead | None = None
         #: The number of bytes of the next block that were read already.
         self._taken = 0
@@ -146,10 +149,14 @@ class VersionReader:
             return block
 
     def read_into(self, offset: int, target: memoryview) -> int:
-        """Fill `target` from `offset` up to the end of the file; return the number of bytes."""
+        """Fill `target` from `offset` up to the end of the file; return the number of bytes.
+
+        A thread may still read after another one has closed the reader, because it has another version for the
+        same handle. The read then keeps nothing open.
+        """
         with self._lock:
             is_next, self._next = offset == self._next, offset + len(target)
-            if is_next:
+            if is_next and not self._is_closed:
                 count = self._read_on(offset, target)
                 self._next = offset + count
                 return count
@@ -159,6 +166,7 @@ class VersionReader:
 
     def close(self) -> None:
         with self._lock:
+            self._is_closed = True
             self._stop_ahead()
             self._source.close()
 

@@ -198,7 +198,8 @@ class MountedTree:
                 with suppress(FileNotFound):
                     extended = handle.file.extended(reader, self._lookups.status(handle.file.path))
                     if extended is not None:
-                        handle.reader = reader = extended
+                        handle.extend(reader, extended)
+                        reader = extended
             return reader.read_into(offset, target)
 
     def _reader(self, handle: Handle) -> VersionReader:
@@ -206,9 +207,9 @@ class MountedTree:
         with file.lock:
             if handle.reader is None or handle.generation != file.generation:
                 fresh = VersionReader(self._files.open(file.path), self._ahead)
-                old, handle.reader, handle.generation = handle.reader, fresh, file.generation
-                if old is not None:
-                    old.close()
+                handle.generation = file.generation
+                handle.read_through(fresh)
+                return fresh
             return handle.reader
 
     def write(self, number: int, offset: int, data: bytes, caller: Caller) -> int:

@@ -26,6 +26,8 @@ uploads_max: Final = 4
 uploads_per_client_max: Final = 2
 # How long an upload waits for the next bytes of the browser, and for the datanode.
 upload_idle_timeout_s: Final = 60.0
+# An upload that is slower on average loses its place. Otherwise, a byte a minute would keep it.
+upload_bytes_per_s_min: Final = 16 * KIB
 _ANSWER_BYTES_MAX: Final = 64 * KIB
 
 #: Answers the request as if it had no body: with a redirect, or a refusal.
@@ -89,32 +91,59 @@ class Uploads:
             async with asyncio.timeout(upload_idle_timeout_s):
                 answers, body = await asyncio.open_connection(url.hostname, url.port, ssl=tls)
         except (OSError, TimeoutError) as error:
-            raise PeerUnreachable(f"datanode {url.netloc} does not answer: {error}") from None
+            raise PeerUnreachable(f"datanode {url.netloc} does not answer: {error or 'it is silent'}") from None
+        reading = asyncio.ensure_future(_read_answer(answers))
         try:
             body.write(_head(scope, url.netloc, f"{url.path}?{url.query}", length))
             # A datanode that refuses may close the connection before it has read the body. Its answer says why.
             with contextlib.suppress(ConnectionError):
-                await _send(receive, body)
+                await _send(receive, body, reading)
             async with asyncio.timeout(upload_idle_timeout_s):
-                return _parsed(await answers.read(_ANSWER_BYTES_MAX), url.netloc)
-        except (OSError, TimeoutError) as error:
+                return _parsed(await reading, url.netloc)
+        except TimeoutError:
+            raise PeerUnreachable(
+                f"datanode {url.netloc} was silent for {upload_idle_timeout_s:g} s: the upload is given up"
+            ) from None
+        except OSError as error:
             raise PeerUnreachable(f"the upload to datanode {url.netloc} broke off: {error}") from None
         finally:
+            reading.cancel()
             # Without the rest of the body, the datanode drops the file.
             body.transport.abort()
 
 
-async def _send(receive: Receive, body: asyncio.StreamWriter) -> None:
-    """Send the request's body. Raises BadRequest if the client leaves, TimeoutError, ConnectionError."""
-    is_more = True
-    while is_more:
+async def _send(receive: Receive, body: asyncio.StreamWriter, reading: asyncio.Future[bytes]) -> None:
+    """Send the request's body, until the datanode answers.
+
+    Raises BadRequest if the client leaves or is too slow, TimeoutError if the datanode is, ConnectionError.
+    """
+    loop = asyncio.get_running_loop()
+    began_s, sent, is_more = loop.time(), 0, True
+    while is_more and not reading.done():
+        slowest_s = began_s + sent / upload_bytes_per_s_min
+        try:
+            async with asyncio.timeout_at(min(loop.time(), slowest_s) + upload_idle_timeout_s):
+                message = await receive()
+        except TimeoutError:
+            raise BadRequest(
+                f"{sent} bytes came in {loop.time() - began_s:.0f} s: the upload is given up"
+            ) from None
+        if message["type"] == "http.disconnect":
+            raise BadRequest("the body has no end")
+        piece = message.get("body", b"")
+        body.write(piece)
         async with asyncio.timeout(upload_idle_timeout_s):
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise BadRequest("the body has no end")
-            body.write(message.get("body", b""))
             await body.drain()
-        is_more = message.get("more_body", False)
+        sent, is_more = sent + len(piece), message.get("more_body", False)
+
+
+async def _read_answer(answers: asyncio.StreamReader) -> bytes:
+    """Return what the datanode answers until it closes the connection, in whatever pieces it comes."""
+    answer = b""
+    with contextlib.suppress(OSError):
+        while piece := await answers.read(_ANSWER_BYTES_MAX - len(answer)):
+            answer += piece
+    return answer
 
 
 def _head(scope: Scope, netloc: str, target: str, length: int) -> bytes:

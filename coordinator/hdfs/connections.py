@@ -23,8 +23,9 @@ connections_max: Final = 4096
 connections_per_address_max: Final = 2048
 # The maximum number of connections whose user is not known yet.
 strangers_max: Final = 512
-# The size of the cache of call headers: one entry per method and protocol.
+# The size of the cache of call headers: one entry per method and protocol. Hadoop's clients write some 90 bytes.
 known_headers_max: Final = 1024
+known_header_bytes_max: Final = 256
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -129,6 +130,9 @@ class Connections:
         return self._methods.get(raw)
 
     def remember_method(self, raw: bytes, name: str, method: Method) -> None:
+        """Remember a header, unless fields that nobody reads make it long."""
+        if len(raw) > known_header_bytes_max:
+            return
         if len(self._methods) >= known_headers_max:
             self._methods.clear()
         self._methods[raw] = name, method

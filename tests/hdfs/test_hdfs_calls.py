@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.hadoop_rpc import (
@@ -151,6 +152,25 @@ def test_nobody_acts_for_others_without_a_rule(address: tuple[str, int]) -> None
         mkdirs(rpc, "/tmp/x")
     assert refused.value.class_name == "org.apache.hadoop.security.authorize.AuthorizationException"
     assert refused.value.message == "User: oozie is not allowed to impersonate alice"
+
+
+def resident_bytes(pid: int) -> int:
+    [line] = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024
+
+
+def test_long_headers_of_calls_are_answered_and_not_kept(
+    rpc: HadoopRpc, shared_cluster: LocalCluster, home: str
+) -> None:
+    asked = pb.GetFileInfoRequestProto(src=home).SerializeToString()
+    count = 64
+    before = resident_bytes(shared_cluster.coordinator.pid)
+    for call in range(count):
+        # A field that no version of Hadoop reads.
+        named = method_header("getFileInfo") + text_field(99, f"{call:<{1 << 20}}")
+        rpc.send(frame(call_header(call, rpc.client), named, asked))
+        assert rpc.heard()[0].callId == call
+    assert resident_bytes(shared_cluster.coordinator.pid) - before < (count << 20) // 2
 
 
 def hung_up(address: tuple[str, int], sent: bytes) -> bytes:

@@ -73,8 +73,8 @@ def test_mount_helper_takes_what_mount_gives_it(
     # The helper first looks in the directories of an installation.
     helper = tmp_path / "mount.peacefs"
     helper.write_text(_HELPER.read_text().replace("PATH=/usr/local/bin", f"PATH={program.parent}:/usr/local/bin"))
-    options = f"rw,_netdev,nofail,ro,staging={tmp_path},staging_size=1m,x-systemd.automount"
-    command = ["sh", str(helper), shared_cluster.http_address, str(directory), "-n", "-o", options]
+    options = f"rw,_netdev,nofail,staging={tmp_path},staging_size=1m,x-systemd.automount"
+    command = ["sh", str(helper), shared_cluster.http_address, str(directory), "-n", "-o", "ro", "-o", options]
     subprocess.run(command, check=True, timeout=120)
     files.write(f"{home}/file", b"text")
     assert (directory / home.lstrip("/") / "file").read_bytes() == b"text"
@@ -94,6 +94,7 @@ def test_mount_helper_takes_what_mount_gives_it(
         ),
         (["{here}", "--staging-size", "much"], "`much' is no number of bytes: try 1000, 64m or 10g"),
         (["{here}", "--staging-size", "0"], "--staging-size must not be 0"),
+        (["{here}", "-o", "ro,mountpoint=/x"], "mountpoint=/x is no option of a mount: leave it out after -o"),
     ],
 )
 def test_mistakes_are_one_line(mount: Mount, tmp_path: Path, arguments: list[str], said: str) -> None:
