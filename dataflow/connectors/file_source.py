@@ -150,6 +150,9 @@ class FileReader:
             file = found.get(path)
             if file is not None:
                 self._check_stamp(file, place.stamp)
+            elif self._tree.exists(path):
+                # Forgetting it would give its rows twice.
+                continue
             elif place.last:
                 gone.append(path)
             else:

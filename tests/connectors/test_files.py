@@ -24,6 +24,7 @@ from peacefs.dataflow.connectors.file_formats import format_of
 from peacefs.dataflow.connectors.file_sink import FileCommitter
 from peacefs.dataflow.connectors.file_source import FileRead
 from peacefs.dataflow.connectors.file_tree import FileTree
+from peacefs.dataflow.connectors.interface import PartPlace
 from peacefs.protocol.errors import InvalidQuery, PeerUnreachable, QueryFailed, StartupError
 
 _SCHEMA = {"user": "string", "at": "timestamp", "n": "long"}
@@ -221,6 +222,44 @@ def test_file_source_forgets_files_that_were_deleted(tmp_path: Path) -> None:
         source._note(source._history, source._reader.take(source._history.places))  # type: ignore[arg-type, union-attr]
         assert source._history is not None and not source._history.places
     assert journal.data is not None and len(journal.data) < 300
+
+
+def test_file_source_does_not_forget_files_that_it_cannot_list(tmp_path: Path) -> None:
+    """Files of a file system that is away are not deleted: they would be read twice when it is back."""
+    directory, kept, journal = tmp_path / "in", tmp_path / "kept", MemoryJournal()
+    _write(directory, "one.jsonl", 1, 5)
+    source = _source(directory)
+    source.begin(journal)
+    assert len(_given(source)) == 5
+    directory.rename(kept)
+    directory.symlink_to(directory)
+    with pytest.raises(OSError, match="symbolic links"):
+        list(directory.iterdir())
+    away = _source(directory)
+    away._reader._due_s = 0.0  # type: ignore[attr-defined]
+    taken = away._reader.take({"one.jsonl": PartPlace(5, "", True)})
+    assert (taken.gone, taken.ended) == ((), False)
+    directory.unlink()
+    kept.rename(directory)
+    again = _source(directory)
+    again.begin(journal)
+    assert _given(again) == rows(1, 5)
+
+
+def test_file_sink_goes_on_though_its_readers_delete_files(tmp_path: Path) -> None:
+    """The files of the last commit may be moved away, and a file system that does not answer is no absence."""
+    sink = _committer(tmp_path)
+    sink.open(opening(fresh=True))
+    sink.append(1, batch(1, 10))
+    sink.commit(10)
+    for file in tmp_path.glob("*.parquet"):
+        file.unlink()
+    assert _committer(tmp_path).open(opening(fresh=False)) == 10
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    tree = FileTree(str(tmp_path), None)
+    assert not tree.exists("absent")
+    with pytest.raises(PeerUnreachable, match="symbolic links"):
+        tree.exists("loop")
 
 
 def test_file_source_takes_columns_from_directories(tmp_path: Path) -> None:
