@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 from support.connector_rows import KIND, MemoryJournal, as_json, batch, opening, rows
+from support.waiting import PATIENCE_S
 
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow.connectors import FileSink, FileSource
@@ -24,7 +26,7 @@ from peacefs.dataflow.connectors.file_formats import format_of
 from peacefs.dataflow.connectors.file_sink import FileCommitter
 from peacefs.dataflow.connectors.file_source import FileRead
 from peacefs.dataflow.connectors.file_tree import FileTree
-from peacefs.dataflow.connectors.interface import PartPlace
+from peacefs.dataflow.connectors.interface import PartPlace, SinkContext
 from peacefs.protocol.errors import InvalidQuery, PeerUnreachable, QueryFailed, StartupError
 
 _SCHEMA = {"user": "string", "at": "timestamp", "n": "long"}
@@ -164,6 +166,25 @@ def test_file_sink_is_read_by_duckdb_and_pyarrow_while_it_writes(tmp_path: Path)
     expected = [(row["user"], row["n"]) for row in rows(1, 2000)]
     query = f"select user, n from read_parquet('{tmp_path}/**/*.parquet', hive_partitioning = true) order by n"
     assert duckdb.sql(query).fetchall() == expected
+
+
+def test_file_sink_that_cannot_write_stops_when_patience_is_over(tmp_path: Path) -> None:
+    """The directory can be read, so the sink begins again each time, and no commit succeeds."""
+    sink = FileSink(str(tmp_path), interval_s=0, patience_s=0.5)
+    failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+    context = SinkContext(
+        opening(fresh=True), fenced=lambda action: action(), committed=lambda _: None, failed=failures.put
+    )
+    try:
+        assert sink.begin(context) == 0
+        (tmp_path / "_peacefs" / "sink-one" / "commit.staged").mkdir()
+        sink.put(1, batch(1, 3))
+        failure = failures.get(timeout=PATIENCE_S)
+    finally:
+        sink.close()
+    with pytest.raises(QueryFailed, match=r"has taken no rows for .*commit.staged.*; rows up to 0 are there"):
+        raise failure
+    assert _table(tmp_path) == []
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "csv"])
