@@ -29,9 +29,9 @@ class CommittingSink:
     """Rows of a sink that become visible exactly once. Subclasses choose the committer.
 
     If the other side is away, or refuses each commit, rows wait, and the query slows down. After `patience_s` the
-    query stops and can be resumed. After each failure the committer is opened again, and says which rows it has. So
-    it makes no difference whether the failed commit took place. The driver calls all methods; the committer runs on
-    the sink's thread.
+    query stops and can be resumed. After each failure the committer is opened again, and says which rows it has.
+    So it makes no difference whether the failed commit took place. The driver calls all methods; the committer
+    runs on the sink's thread.
     """
 
     def __init__(self, name: str, committer: Committer, rule: CommitRule, *, patience_s: float = 600.0) -> None:

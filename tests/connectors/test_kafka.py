@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from support.connector_rows import MemoryJournal, as_json, batch, opening, rows
+from support.connector_rows import KIND, MemoryJournal, as_json, batch, opening, rows
 from support.kafka import KafkaBroker
 from support.waiting import wait_until
 
@@ -138,6 +139,34 @@ def test_kafka_source_stops_at_a_message_that_is_no_row(broker: KafkaBroker) -> 
     source = _source(broker, "bad", bad="skip")
     assert [row["n"] for row in _given(source)] == [1, 2, 3]
     assert source.skipped == 3
+
+
+def test_kafka_sink_stops_at_a_row_that_the_broker_never_takes(broker: KafkaBroker) -> None:
+    """Trying again would not end: the topic takes shorter messages only, or none without a key."""
+    broker.create("narrow", max_message_bytes="1000")
+    broker.create("compacted", cleanup_policy="compact")
+    wide = pa.RecordBatch.from_pylist([{**rows(1, 1)[0], "user": "u" * 5000}], schema=KIND.schema)
+    for topic, key, given, code in (
+        ("narrow", None, wide, "MSG_SIZE_TOO_LARGE"),
+        ("compacted", None, batch(1, 1), "INVALID_RECORD"),
+    ):
+        sink = KafkaCommitter(KafkaPlace(broker.servers, topic, None), key, topic, 60.0)
+        sink.open(opening(fresh=True))
+        sink.append(1, given)
+        with pytest.raises(QueryFailed, match=rf"topic '{topic}' .*\({code}\): correct rights, limits"):
+            sink.commit(1)
+        sink.close()
+
+
+def test_kafka_settings_that_cannot_work_are_refused() -> None:
+    place = KafkaPlace("127.0.0.1:1", "topic", {"nonsense": "1"})
+    with pytest.raises(QueryFailed, match="No such configuration property") as refused:
+        place.consumer("group")
+    assert "\n" not in str(refused.value)
+    with pytest.raises(InvalidQuery, match=r"interval_s=60: Kafka aborts a transaction after"):
+        KafkaSink("127.0.0.1:1", "topic", interval_s=60)
+    with pytest.raises(InvalidQuery, match=r"transaction_timeout_s=0.5: seconds are wanted, 1 or more"):
+        KafkaSink("127.0.0.1:1", "topic", transaction_timeout_s=0.5)
 
 
 def test_kafka_place_that_is_missing_is_named(broker: KafkaBroker) -> None:
