@@ -84,7 +84,11 @@ class KafkaBroker(KillableProcess):
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)).wait(120)
+        # The id may begin with a dash.
+        formatted = self._java(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(self._properties)
+        )
+        formatted.wait(120)
 
     def start(self) -> None:
         """Start the broker, and return when it answers."""
