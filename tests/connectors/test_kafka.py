@@ -101,6 +101,58 @@ def test_kafka_source_gives_the_same_rows_again(broker: KafkaBroker) -> None:
     assert _given(fourth)[-5:] == rows(66, 70)
 
 
+def test_kafka_source_resumes_where_it_began_and_reads_added_partitions_whole(
+    broker: KafkaBroker,
+) -> None:
+    """Rows that come while the program is dead are not skipped, also where no row had come before."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    admin = AdminClient({"bootstrap.servers": broker.servers})
+
+    def add(count: int) -> None:
+        admin.create_partitions([NewPartitions("grown", count)])["grown"].result(60)
+        wait_until(lambda: len(admin.list_topics("grown", 5).topics["grown"].partitions) == count, "partitions")
+
+    broker.create("grown", 2)
+    broker.write("grown", [as_json(each) for each in rows(1, 3)])
+    journal = MemoryJournal()
+    first = _source(broker, "grown", start="latest")
+    first.begin(journal)
+    assert _given(first) == []
+    broker.write("grown", [as_json(each) for each in rows(4, 6)], partition=1)
+    add(3)
+    broker.write("grown", [as_json(each) for each in rows(7, 9)], partition=2)
+    second = _source(broker, "grown", start="latest")
+    second.begin(journal)
+    assert sorted(row["n"] for row in _given(second)) == [4, 5, 6, 7, 8, 9]
+    third = _source(broker, "grown", start="latest")
+    third.begin(journal)
+    add(4)
+    broker.write("grown", [as_json(each) for each in rows(10, 12)], partition=3)
+    third._reader._looked_s = 0.0  # type: ignore[attr-defined]
+    assert sorted(row["n"] for row in _given(third)) == list(range(4, 13))
+
+
+def test_kafka_source_pauses_partitions_that_wait(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of one partition are read again while the others have many messages: none is lost, none comes twice."""
+    broker.create("waiting", 2)
+    broker.write("waiting", [as_json(each) for each in rows(1, 200)], partition=1)
+    journal = MemoryJournal()
+    first = _source(broker, "waiting")
+    first.begin(journal)
+    assert _given(first) == rows(1, 200)
+    broker.write("waiting", [as_json(each) for each in rows(1001, 4000)], partition=0)
+    broker.write("waiting", [as_json(each) for each in rows(201, 400)], partition=1)
+    monkeypatch.setattr("peacefs.dataflow.connectors.kafka_source.kafka_waiting_bytes_max", 10_000)
+    monkeypatch.setattr("peacefs.dataflow.connectors.kafka_source.kafka_take_rows_max", 100)
+    second = _source(broker, "waiting")
+    second.begin(journal)
+    given = _given(second)
+    assert given[:200] == rows(1, 200)
+    assert [row["n"] for row in given if row["n"] > 1000] == list(range(1001, 4001))
+    assert [row["n"] for row in given if row["n"] <= 1000] == list(range(1, 401))
+
+
 def test_kafka_source_reads_committed_messages_only(broker: KafkaBroker) -> None:
     broker.create("half")
     sink = _committer(broker, "half")
@@ -139,6 +191,23 @@ def test_kafka_source_stops_at_a_message_that_is_no_row(broker: KafkaBroker) -> 
     source = _source(broker, "bad", bad="skip")
     assert [row["n"] for row in _given(source)] == [1, 2, 3]
     assert source.skipped == 3
+
+
+def test_kafka_text_that_is_not_utf_8_is_refused(broker: KafkaBroker) -> None:
+    """Replaced bytes would make one key of two, and other programs cannot read such a text."""
+    broker.create("bytes")
+    broker.write("bytes", [b'{"n": 1}'], key=b"\xff")
+    broker.write("bytes", [b'{"n": 2}'], key="ü".encode())
+    columns: Any = {"user": "key", "at": "timestamp"}
+    for bad in ("stop", "skip"):
+        read = KafkaRead(follow=False, bad=bad)  # type: ignore[arg-type]
+        source = KafkaSource(broker.servers, "bytes", _SCHEMA, time="at", columns=columns, read=read)
+        if bad == "stop":
+            with pytest.raises(QueryFailed, match=r"message 0 of partition 0 .* is no row: its key is not UTF-8"):
+                _given(source)
+        else:
+            assert [(row["user"], row["n"]) for row in _given(source)] == [("ü", 2)]
+            assert source.skipped == 1
 
 
 def test_kafka_sink_stops_at_a_row_that_the_broker_never_takes(broker: KafkaBroker) -> None:
