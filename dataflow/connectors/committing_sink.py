@@ -136,10 +136,8 @@ class CommittingSink:
 
         while not self._closed:
             log.warning("%s begins again: %s", self.name, failure.message)
-            if not first:
-                self._wait(failure, time.monotonic() - self._failing_since_s)
-                if self._closed:
-                    return
+            if not first and not self._wait(failure, time.monotonic() - self._failing_since_s):
+                return
             first = False
             try:
                 # Another driver that has taken over must not be fenced by this one.
@@ -154,7 +152,8 @@ class CommittingSink:
                 self._progress.restart(number)
             self._context.committed(number)
 
-    def _wait(self, failure: PeerUnreachable | PeerTimeout, failing_s: float) -> None:
+    def _wait(self, failure: PeerUnreachable | PeerTimeout, failing_s: float) -> bool:
+        """Wait before the next attempt. Returns False if the sink is closed. Raises QueryFailed."""
         if failing_s > self._patience_s:
             raise QueryFailed(
                 f"{self.name} has taken no rows for {failing_s:.0f} s: {failure.message}; rows up to "
@@ -163,3 +162,4 @@ class CommittingSink:
         with self._changed:
             self._changed.wait_for(lambda: self._closed, self._wait_s)
         self._wait_s = min(2 * self._wait_s, dataflow_sink_retry_s_max)
+        return not self._closed

@@ -105,14 +105,6 @@ def test_kafka_source_resumes_where_it_began_and_reads_added_partitions_whole(
     broker: KafkaBroker,
 ) -> None:
     """Rows that come while the program is dead are not skipped, also where no row had come before."""
-    from confluent_kafka.admin import AdminClient, NewPartitions
-
-    admin = AdminClient({"bootstrap.servers": broker.servers})
-
-    def add(count: int) -> None:
-        admin.create_partitions([NewPartitions("grown", count)])["grown"].result(60)
-        wait_until(lambda: len(admin.list_topics("grown", 5).topics["grown"].partitions) == count, "partitions")
-
     broker.create("grown", 2)
     broker.write("grown", [as_json(each) for each in rows(1, 3)])
     journal = MemoryJournal()
@@ -120,14 +112,14 @@ def test_kafka_source_resumes_where_it_began_and_reads_added_partitions_whole(
     first.begin(journal)
     assert _given(first) == []
     broker.write("grown", [as_json(each) for each in rows(4, 6)], partition=1)
-    add(3)
+    broker.add_partitions("grown", 3)
     broker.write("grown", [as_json(each) for each in rows(7, 9)], partition=2)
     second = _source(broker, "grown", start="latest")
     second.begin(journal)
     assert sorted(row["n"] for row in _given(second)) == [4, 5, 6, 7, 8, 9]
     third = _source(broker, "grown", start="latest")
     third.begin(journal)
-    add(4)
+    broker.add_partitions("grown", 4)
     broker.write("grown", [as_json(each) for each in rows(10, 12)], partition=3)
     third._reader._looked_s = 0.0  # type: ignore[attr-defined]
     assert sorted(row["n"] for row in _given(third)) == list(range(4, 13))
@@ -200,7 +192,7 @@ def test_kafka_text_that_is_not_utf_8_is_refused(broker: KafkaBroker) -> None:
     broker.write("bytes", [b'{"n": 2}'], key="ü".encode())
     columns: Any = {"user": "key", "at": "timestamp"}
     for bad in ("stop", "skip"):
-        read = KafkaRead(follow=False, bad=bad)  # type: ignore[arg-type]
+        read = KafkaRead(follow=False, bad=bad)
         source = KafkaSource(broker.servers, "bytes", _SCHEMA, time="at", columns=columns, read=read)
         if bad == "stop":
             with pytest.raises(QueryFailed, match=r"message 0 of partition 0 .* is no row: its key is not UTF-8"):

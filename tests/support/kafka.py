@@ -112,6 +112,16 @@ class KafkaBroker(KillableProcess):
         made[topic].result(60)
         wait_until(lambda: topic in admin.list_topics(timeout=5).topics, f"topic {topic} exists")
 
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Add partitions to a topic, until it has `count`."""
+        admin = self._admin()
+        admin.create_partitions([_kafka("admin").NewPartitions(topic, count)])[topic].result(60)
+
+        def added() -> bool:
+            return len(admin.list_topics(topic, timeout=5).topics[topic].partitions) == count
+
+        wait_until(added, f"topic {topic} has {count} partitions")
+
     def delete(self, topic: str) -> None:
         admin = self._admin()
         admin.delete_topics([topic])[topic].result(60)
