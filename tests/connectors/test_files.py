@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -313,6 +314,14 @@ def test_file_that_cannot_be_read_is_named(tmp_path: Path, format: str, text: st
     with pytest.raises(QueryFailed, match=says) as failed:
         _given(_source(tmp_path, format))
     assert "\n" not in str(failed.value)
+
+
+def test_file_whose_name_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    Path(os.fsdecode(bytes(tmp_path) + b"/\xff.jsonl")).write_bytes(as_json(rows(1, 1)[0]))
+    source = _source(tmp_path)
+    source.begin(MemoryJournal())
+    with pytest.raises(QueryFailed, match=r"'\\udcff.jsonl' in .* is no name in UTF-8: rename the file"):
+        _given(source)
 
 
 def test_file_source_refuses_changed_lost_and_too_many_files(tmp_path: Path) -> None:
