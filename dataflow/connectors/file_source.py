@@ -187,9 +187,7 @@ class FileReader:
 
     def _parsed(self, file: FoundFile) -> pa.Table:
         if not _is_text(file.path):
-            raise QueryFailed(
-                f"{file.path!a} in {self._tree} is no name in UTF-8: rename the file, and resume"
-            )
+            raise QueryFailed(f"{file.path!a} in {self._tree} is no name in UTF-8: rename the file, and resume")
         directories = _columns_of(file.path)
         schema = self._kind.schema
         own = pa.schema([field for field in schema if field.name not in directories])
