@@ -9,6 +9,7 @@ the sink. A producer that begins again makes Kafka abort the open transaction, a
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -156,7 +157,9 @@ class KafkaCommitter:
 
     def _check_refused(self) -> None:
         """Raise QueryFailed if the broker will never take a message. The transaction's error does not say so."""
-        self._producer.poll(0)
+        # A producer that another one has fenced raises the same error again.
+        with contextlib.suppress(self._place.kafka.KafkaException):
+            self._producer.poll(0)
         for error in self._refused:
             fault = self._place.fault(error)
             if isinstance(fault, QueryFailed):
