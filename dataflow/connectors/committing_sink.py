@@ -28,10 +28,10 @@ log = logging.getLogger("peacefs.dataflow")
 class CommittingSink:
     """Rows of a sink that become visible exactly once. Subclasses choose the committer.
 
-    If the other side is away, rows wait, and the query slows down. After `patience_s` the query stops and can be
-    resumed. After each failure the committer is opened again, and says which rows it has. So it makes no
-    difference whether the failed commit took place. The driver calls all methods; the committer runs on the sink's
-    thread.
+    If the other side is away, or refuses each commit, rows wait, and the query slows down. After `patience_s` the
+    query stops and can be resumed. After each failure the committer is opened again, and says which rows it has.
+    So it makes no difference whether the failed commit took place. The driver calls all methods; the committer
+    runs on the sink's thread.
     """
 
     def __init__(self, name: str, committer: Committer, rule: CommitRule, *, patience_s: float = 600.0) -> None:
@@ -43,6 +43,9 @@ class CommittingSink:
         self._committer, self._rule, self._patience_s = committer, rule, patience_s
         self._changed = threading.Condition()
         self._closed = False
+        # When the first failure after the last commit was, and how long to wait after the next one.
+        self._failing_since_s: float | None = None
+        self._wait_s = dataflow_sink_retry_s
         self._thread: threading.Thread | None = None
 
     def __call__(self, rows: pa.RecordBatch) -> None:
@@ -116,13 +119,16 @@ class CommittingSink:
             return
         number = self._progress.prepared
         self._context.fenced(lambda: self._committer.commit(number))
+        self._failing_since_s = None
         with self._changed:
             self._progress.commit()
         self._context.committed(number)
 
     def _open_again(self, failure: PeerUnreachable | PeerTimeout) -> None:
         """Connect again, and learn which rows were committed. Raises QueryFailed when patience is over."""
-        began_s, wait_s = time.monotonic(), dataflow_sink_retry_s
+        first = self._failing_since_s is None
+        if self._failing_since_s is None:
+            self._failing_since_s, self._wait_s = time.monotonic(), dataflow_sink_retry_s
         numbers: list[int] = []
 
         def opened() -> None:
@@ -130,22 +136,30 @@ class CommittingSink:
 
         while not self._closed:
             log.warning("%s begins again: %s", self.name, failure.message)
+            if not first and not self._wait(failure, time.monotonic() - self._failing_since_s):
+                return
+            first = False
             try:
                 # Another driver that has taken over must not be fenced by this one.
                 self._context.fenced(opened)
                 break
             except (PeerUnreachable, PeerTimeout) as error:
                 failure = error
-            waited_s = time.monotonic() - began_s
-            if waited_s > self._patience_s:
-                raise QueryFailed(
-                    f"{self.name} could not be reached for {waited_s:.0f} s: {failure.message}; rows up to "
-                    f"{self._progress.committed} are there: resume the query when it is back"
-                ) from failure
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed, wait_s)
-            wait_s = min(2 * wait_s, dataflow_sink_retry_s_max)
         for number in numbers:
+            if number > self._progress.committed:
+                self._failing_since_s = None
             with self._changed:
                 self._progress.restart(number)
             self._context.committed(number)
+
+    def _wait(self, failure: PeerUnreachable | PeerTimeout, failing_s: float) -> bool:
+        """Wait before the next attempt. Returns False if the sink is closed. Raises QueryFailed."""
+        if failing_s > self._patience_s:
+            raise QueryFailed(
+                f"{self.name} has taken no rows for {failing_s:.0f} s: {failure.message}; rows up to "
+                f"{self._progress.committed} are there: resume the query when it is back"
+            ) from failure
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, self._wait_s)
+        self._wait_s = min(2 * self._wait_s, dataflow_sink_retry_s_max)
+        return not self._closed

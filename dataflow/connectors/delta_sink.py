@@ -75,6 +75,7 @@ class DeltaCommitter:
         except (self._faults.DeltaError, OSError) as error:
             raise self._fault(error) from error
         self._check_schema(table, opening.kind.schema)
+        self._check_partitions(list(table.metadata().partition_columns))
         number = table.transaction_version(self._application)
         if number is not None:
             return int(number)
@@ -124,6 +125,13 @@ class DeltaCommitter:
         if theirs != ours:
             raise StartupError(
                 f"the Delta table at {self._url} has columns {theirs}, and the sink has {ours}: give another table"
+            )
+
+    def _check_partitions(self, theirs: list[str]) -> None:
+        if self._partition_by and self._partition_by != theirs:
+            raise StartupError(
+                f"the Delta table at {self._url} has partitions by {theirs}, and the sink has "
+                f"{self._partition_by}: give the table's, or another table"
             )
 
     def _fault(self, error: Exception) -> PeerUnreachable:

@@ -150,6 +150,9 @@ class FileReader:
             file = found.get(path)
             if file is not None:
                 self._check_stamp(file, place.stamp)
+            elif self._tree.exists(path):
+                # Forgetting it would give its rows twice.
+                continue
             elif place.last:
                 gone.append(path)
             else:
@@ -183,6 +186,8 @@ class FileReader:
         return self._rows
 
     def _parsed(self, file: FoundFile) -> pa.Table:
+        if not _is_text(file.path):
+            raise QueryFailed(f"{file.path!a} in {self._tree} is no name in UTF-8: rename the file, and resume")
         directories = _columns_of(file.path)
         schema = self._kind.schema
         own = pa.schema([field for field in schema if field.name not in directories])
@@ -212,6 +217,15 @@ class FileReader:
 def _between(rows: pa.Table, begin: int, end: int) -> pa.RecordBatch:
     batches = rows.slice(begin, end - begin).combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+
+
+def _is_text(path: str) -> bool:
+    """Return False for names with other bytes than UTF-8, which no journal can contain."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_hidden(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -56,6 +56,9 @@ class FileTree:
         self.url, self._root = url, root.rstrip("/")
         protocol = self.system.protocol
         self._local = "file" in ((protocol,) if isinstance(protocol, str) else protocol)
+        # Object stores have a listing of their own, which does not need a request for each directory.
+        generic = needed("fsspec.asyn", "fsspec").AsyncFileSystem._find
+        self._lists_at_once = getattr(type(self.system), "_find", generic) is not generic
 
     def __str__(self) -> str:
         return self.url
@@ -64,16 +67,24 @@ class FileTree:
         """Return all files below a directory; none if it does not exist."""
         self.system.invalidate_cache()
         try:
-            found = self.system.find(self._path(below), withdirs=False, detail=True)
-        except FileNotFoundError:
-            return []
+            found = self._lists_all(below) if self._lists_at_once else self._walk(self._path(below))
+            return [
+                FoundFile(posixpath.relpath(info["name"], self._root), int(info.get("size") or 0), _time_of(info))
+                for info in found
+                if info.get("type") != "directory"
+            ]
         except OSError as error:
             raise self._fault(error) from error
-        return [
-            FoundFile(posixpath.relpath(path, self._root), int(info.get("size") or 0), _time_of(info))
-            for path, info in found.items()
-            if info.get("type") != "directory"
-        ]
+
+    def exists(self, path: str) -> bool:
+        """Return True if a file exists. (fsspec's own method returns False for any error.)"""
+        try:
+            self.system.info(self._path(path))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._fault(error) from error
+        return True
 
     def open(self, path: str) -> Any:
         """Open a file for reading."""
@@ -93,7 +104,7 @@ class FileTree:
         """Write a whole file durably, and replace an old one."""
         whole = self._path(path)
         try:
-            self.system.makedirs(posixpath.dirname(whole), exist_ok=True)
+            self._make_directory(posixpath.dirname(whole))
             with self.system.open(whole, "wb") as file:
                 file.write(data)
                 if self._local:
@@ -102,13 +113,13 @@ class FileTree:
         except OSError as error:
             raise self._fault(error) from error
 
-    def publish(self, staged: str, target: str) -> bool:
-        """Give a complete file its name. Returns False if neither of the two exists. Can be repeated."""
+    def publish(self, staged: str, target: str) -> None:
+        """Give a complete file its name. Does nothing if `staged` does not exist, so that it can be repeated."""
+        if not self.exists(staged):
+            return
         source, to = self._path(staged), self._path(target)
         try:
-            self.system.makedirs(posixpath.dirname(to), exist_ok=True)
-            if not self.system.exists(source):
-                return bool(self.system.exists(to))
+            self._make_directory(posixpath.dirname(to))
             if self._local:
                 Path(source).replace(to)
                 sync_directory(posixpath.dirname(to))
@@ -116,7 +127,6 @@ class FileTree:
                 self.system.mv(source, to)
         except OSError as error:
             raise self._fault(error) from error
-        return True
 
     def remove(self, path: str) -> None:
         """Delete a file if it exists."""
@@ -126,6 +136,41 @@ class FileTree:
             return
         except OSError as error:
             raise self._fault(error) from error
+
+    def _lists_all(self, below: str) -> Iterable[Mapping[str, Any]]:
+        try:
+            found: Mapping[str, Mapping[str, Any]] = self.system.find(self._path(below), detail=True)
+        except FileNotFoundError:
+            return ()
+        return found.values()
+
+    def _walk(self, path: str) -> Iterator[Mapping[str, Any]]:
+        """Yield what is below a directory. (fsspec's `walk` leaves out directories that it cannot list.)"""
+        directories = [path]
+        while directories:
+            directory = directories.pop()
+            try:
+                listed = self.system.ls(directory, detail=True)
+            except FileNotFoundError:
+                continue
+            for info in listed:
+                if info["type"] == "directory" and info["name"].rstrip("/") != directory:
+                    directories.append(info["name"].rstrip("/"))
+                else:
+                    yield info
+
+    def _make_directory(self, path: str) -> None:
+        if not self._local:
+            self.system.makedirs(path, exist_ok=True)
+            return
+        missing = []
+        while not Path(path).is_dir():
+            missing.append(path)
+            path = posixpath.dirname(path)
+        for each in reversed(missing):
+            Path(each).mkdir(exist_ok=True)
+            # A file in a directory whose name is lost in a power failure is lost too.
+            sync_directory(posixpath.dirname(each))
 
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

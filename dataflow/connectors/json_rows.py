@@ -44,19 +44,22 @@ def read_rows(values: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
     except UnreadableRow as error:
         raise UnreadableRow(half + error.index, error.reason) from error
     # Both halves can be read alone, so a value began in one line and ended in another.
-    return pa.Table.from_batches([first, second]).combine_chunks().to_batches()[0]
+    return _joined(first, second)
 
 
 def read_readable_rows(values: Sequence[bytes], schema: pa.Schema) -> tuple[pa.RecordBatch, list[int], list[str]]:
     """Read the values that are rows. Also return the indices of those that are, and why the others are not."""
-    kept = list(range(len(values)))
-    reasons: list[str] = []
-    while True:
-        try:
-            return read_rows([values[each] for each in kept], schema), kept, reasons
-        except UnreadableRow as error:
-            reasons.append(error.reason)
-            del kept[error.index]
+    if not values:
+        return pa.RecordBatch.from_pylist([], schema=schema), [], []
+    try:
+        return _read(values, schema), list(range(len(values))), []
+    except (pa.ArrowException, ValueError) as error:
+        if len(values) == 1:
+            return pa.RecordBatch.from_pylist([], schema=schema), [], [_shown(error, values[0])]
+    half = len(values) // 2
+    first, kept, reasons = read_readable_rows(values[:half], schema)
+    second, others, more = read_readable_rows(values[half:], schema)
+    return _joined(first, second), kept + [half + each for each in others], reasons + more
 
 
 def write_rows(rows: pa.RecordBatch, what: str) -> list[bytes]:
@@ -77,6 +80,12 @@ def lines_of(values: Iterable[bytes]) -> bytes:
     return b"".join(value + b"\n" for value in values)
 
 
+def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.concat_arrays(both) for both in zip(first.columns, second.columns, strict=True)], schema=first.schema
+    )
+
+
 def _read(values: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
     # A value that begins and ends like an object has at least one row, and no row has parts of two such values.
     for value in values:
@@ -85,6 +94,9 @@ def _read(values: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
             raise ValueError("one JSON object per row is wanted")
     # A line break between tokens is white space, and within a string it is not allowed.
     data = b"\n".join(value.replace(b"\n", b" ").replace(b"\r", b" ") for value in values)
+    if not data.isascii():
+        # pyarrow does not check it, and the text would fail elsewhere. Raises UnicodeDecodeError, a ValueError.
+        data.decode()
     options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     read = pyarrow.json.ReadOptions(use_threads=False, block_size=max(len(data) + 1, 1 << 10))
     table = pyarrow.json.read_json(io.BytesIO(data), read_options=read, parse_options=options)

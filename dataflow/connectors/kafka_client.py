@@ -19,9 +19,10 @@ log = logging.getLogger("peacefs.dataflow")
 _FINAL: Final = (
     "CLUSTER_AUTHORIZATION_FAILED",
     "GROUP_AUTHORIZATION_FAILED",
-    "INVALID_PRODUCER_ID_MAPPING",
+    "INVALID_RECORD",
     "INVALID_TRANSACTION_TIMEOUT",
     "MSG_SIZE_TOO_LARGE",
+    "RECORD_LIST_TOO_LARGE",
     "SASL_AUTHENTICATION_FAILED",
     "TOPIC_AUTHORIZATION_FAILED",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
@@ -57,8 +58,16 @@ class KafkaPlace:
             **{name.replace("_", "."): value for name, value in own.items()},
         }
 
+    def made(self, kind: Any, settings: Mapping[str, Any]) -> Any:
+        """Return a client of librdkafka. Raises QueryFailed for settings that it does not take."""
+        try:
+            return kind(settings)
+        except self.kafka.KafkaException as error:
+            raise self.fault(error) from error
+
     def consumer(self, group: str, **own: Any) -> Any:
-        return self.kafka.Consumer(
+        return self.made(
+            self.kafka.Consumer,
             self.settings(
                 **{
                     "group_id": group,
@@ -67,7 +76,7 @@ class KafkaPlace:
                     "isolation_level": "read_committed",
                     **own,
                 }
-            )
+            ),
         )
 
     def partitions(self, consumer: Any) -> list[int]:
@@ -88,7 +97,7 @@ class KafkaPlace:
 
     def identity(self) -> str:
         """Return the id of the topic, which a topic that is deleted and created again does not keep."""
-        admin = needed("confluent_kafka.admin", "kafka").AdminClient(self.settings())
+        admin = self.made(needed("confluent_kafka.admin", "kafka").AdminClient, self.settings())
         try:
             asked = admin.describe_topics(
                 self.kafka.TopicCollection([self.topic]), request_timeout=kafka_request_s

@@ -9,13 +9,15 @@ the sink. A producer that begins again makes Kafka abort the open transaction, a
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
-from peacefs.protocol.errors import InvalidQuery, PeerTimeout, QueryFailed, StartupError
+from peacefs.dataflow.model.numbers import is_number
+from peacefs.protocol.errors import InvalidQuery, PeerTimeout, PeerUnreachable, QueryFailed, StartupError
 
 from .committing_sink import CommittingSink
 from .interface import SinkOpening
@@ -46,8 +48,16 @@ class KafkaSink(CommittingSink):
 
         `id`: the transactional id, by default `<query>.<sink>`. No other query may use it. `interval_s`: how long
         a transaction stays open, and so how long readers wait for rows. `patience_s`: how long rows wait for a
-        broker before the query stops. `settings`: of librdkafka.
+        broker before the query stops. `transaction_timeout_s`: how long Kafka lets a transaction stay open.
+        `settings`: of librdkafka. Raises InvalidQuery, and StartupError without the extra `kafka`.
         """
+        if not is_number(transaction_timeout_s) or not 1 <= transaction_timeout_s < float("inf"):
+            raise InvalidQuery(f"transaction_timeout_s={transaction_timeout_s!r}: seconds are wanted, 1 or more")
+        if is_number(interval_s) and interval_s >= transaction_timeout_s:
+            raise InvalidQuery(
+                f"interval_s={interval_s!r}: Kafka aborts a transaction after transaction_timeout_s="
+                f"{transaction_timeout_s!r}, before it is committed: make one shorter, or the other longer"
+            )
         place = KafkaPlace(servers, topic, settings)
         committer = KafkaCommitter(place, key, id, transaction_timeout_s)
         rule = CommitRule(interval_s, kafka_transaction_rows_max)
@@ -65,6 +75,8 @@ class KafkaCommitter:
         self._group: Any = None
         self._instance = ""
         self._begun = False
+        # Why the broker has refused messages of this producer.
+        self._refused: list[Any] = []
 
     def open(self, opening: SinkOpening) -> int:
         if self._key is not None and self._key not in opening.kind.schema.names:
@@ -82,14 +94,15 @@ class KafkaCommitter:
                 self._check_owner(id, self._committed(glance)[1])
             finally:
                 glance.close()
-        self._producer = self._place.kafka.Producer(
-            self._place.settings(
-                transactional_id=id,
-                transaction_timeout_ms=self._timeout_ms,
-                partitioner="murmur2_random",
-                linger_ms=5,
-            )
+        refused = self._refused = []
+        settings = self._place.settings(
+            transactional_id=id,
+            transaction_timeout_ms=self._timeout_ms,
+            partitioner="murmur2_random",
+            linger_ms=5,
         )
+        settings["on_delivery"] = lambda error, _: None if error is None else refused.append(error)
+        self._producer = self._place.made(self._place.kafka.Producer, settings)
         self._call(self._producer.init_transactions, kafka_request_s)
         number, owner = self._committed(self._group)
         if opening.fresh:
@@ -121,8 +134,12 @@ class KafkaCommitter:
         kafka = self._place.kafka
         offset = kafka.TopicPartition(self._place.topic, 0, number, metadata=self._instance)
         group = self._group.consumer_group_metadata()
-        self._call(self._producer.send_offsets_to_transaction, [offset], group, kafka_request_s)
-        self._call(self._producer.commit_transaction, kafka_request_s)
+        try:
+            self._call(self._producer.send_offsets_to_transaction, [offset], group, kafka_request_s)
+            self._call(self._producer.commit_transaction, kafka_request_s)
+        except PeerUnreachable:
+            self._check_refused()
+            raise
         self._begun = False
 
     def close(self) -> None:
@@ -137,6 +154,16 @@ class KafkaCommitter:
         if not self._begun:
             self._call(self._producer.begin_transaction)
             self._begun = True
+
+    def _check_refused(self) -> None:
+        """Raise QueryFailed if the broker will never take a message. The transaction's error does not say so."""
+        # A producer that another one has fenced raises the same error again.
+        with contextlib.suppress(self._place.kafka.KafkaException):
+            self._producer.poll(0)
+        for error in self._refused:
+            fault = self._place.fault(error)
+            if isinstance(fault, QueryFailed):
+                raise fault
 
     def _produce(self, value: bytes, key: str | None) -> None:
         until_s = time.monotonic() + kafka_request_s

@@ -19,6 +19,7 @@ import pyarrow as pa
 from peacefs.dataflow.model.schemas import Schema, as_schema
 from peacefs.dataflow.model.stream_type import TIME, StreamType
 from peacefs.protocol.errors import InvalidQuery, PeerUnreachable, QueryFailed, StartupError
+from peacefs.protocol.limits import MIB
 
 from .interface import PartPlace, Slice, Taken
 from .json_rows import UnreadableRow, read_readable_rows, read_rows
@@ -27,8 +28,8 @@ from .parted_source import PartedSource
 
 # Maximum number of rows that are taken, and remembered, at once.
 kafka_take_rows_max: Final = 20_000
-# Maximum number of messages of one partition that wait for rows of other partitions to be read again.
-kafka_waiting_messages_max: Final = 100_000
+# When so many bytes wait for rows of other partitions to be read again, partitions with such messages are paused.
+kafka_waiting_bytes_max: Final = 128 * MIB
 # How often new partitions are looked for, and whether the broker is there if nothing comes.
 kafka_look_s: Final = 10.0
 # How long a query waits for a broker when it begins.
@@ -94,7 +95,7 @@ class KafkaReader:
     """Reads partitions by their offsets.
 
     One consumer reads all partitions, from where rows may be wanted again. Messages wait in a queue for each
-    partition until they are taken. A partition whose queue is full is paused.
+    partition until they are taken. If all queues have too much, partitions with waiting messages are paused.
     """
 
     def __init__(self, place: KafkaPlace, kind: StreamType, columns: Mapping[str, str], read: KafkaRead) -> None:
@@ -102,7 +103,10 @@ class KafkaReader:
         names = [name for name in kind.schema.names if name not in columns]
         self._value_schema = pa.schema([kind.schema.field(name) for name in names])
         self._waiting: defaultdict[int, deque[Any]] = defaultdict(deque)
+        self._waiting_bytes = 0
         self._paused: set[int] = set()
+        # Where each partition begins that the query has not read yet.
+        self._new: dict[int, int] = {}
         # Partitions that were read to the end that they had then.
         self._at_end: set[int] = set()
         self._partitions: list[int] = []
@@ -124,6 +128,7 @@ class KafkaReader:
         # A source may be used for a second run.
         self.close()
         self._waiting.clear()
+        self._waiting_bytes = 0
         self._paused.clear()
         self._at_end.clear()
         try:
@@ -135,7 +140,10 @@ class KafkaReader:
                     f"{self._place} is not the topic that the query has read: it was created again since; begin "
                     "the query anew in another directory"
                 )
-            self._consumer.assign([self._start(each, starts.get(str(each))) for each in self._partitions])
+            fresh = identity is None
+            begins = [self._start(each, starts.get(str(each)), fresh=fresh) for each in self._partitions]
+            self._consumer.assign(begins)
+            self._new = {each.partition: each.offset for each in begins if str(each.partition) not in starts}
         except BaseException:
             self.close()
             raise
@@ -143,20 +151,24 @@ class KafkaReader:
         return found
 
     def take(self, places: Mapping[str, PartPlace]) -> Taken:
+        if self._new:
+            # Remembered before rows come: a query that is resumed must not begin at a later end.
+            begun = [Slice(str(each), offset, offset, 0) for each, offset in sorted(self._new.items())]
+            self._new = {}
+            return Taken([(each, self._kind.empty()) for each in begun])
         if not any(self._waiting.values()):
             self._fill(_POLL_S)
             self._look()
         room, slices = kafka_take_rows_max, []
         for partition in self._partitions:
             queue = self._waiting[partition]
-            messages = [queue.popleft() for _ in range(min(len(queue), room))]
+            messages = [self._popped(queue) for _ in range(min(len(queue), room))]
             if not messages:
                 continue
             room -= len(messages)
             rows = self._parsed(messages)
-            known = places.get(str(partition))
-            begin = messages[0].offset() if known is None else known.end
-            slices.append((Slice(str(partition), begin, messages[-1].offset() + 1, rows.num_rows), rows))
+            begin, end = places[str(partition)].end, messages[-1].offset() + 1
+            slices.append((Slice(str(partition), begin, end, rows.num_rows), rows))
         self._resume()
         over = not self._read.follow and self._at_end.issuperset(self._partitions)
         return Taken(slices, ended=over and not slices and not any(self._waiting.values()))
@@ -171,7 +183,7 @@ class KafkaReader:
                 self._check_answers()
             if not queue or queue[0].offset() >= wanted.end:
                 break
-            found.append(queue.popleft())
+            found.append(self._popped(queue))
             self._resume()
         return self._parsed(found)
 
@@ -182,7 +194,12 @@ class KafkaReader:
 
     # -- inside -------------------------------------------------------------------------------------------
 
-    def _start(self, partition: int, place: PartPlace | None) -> Any:
+    def _popped(self, queue: deque[Any]) -> Any:
+        message = queue.popleft()
+        self._waiting_bytes -= _memory_of(message)
+        return message
+
+    def _start(self, partition: int, place: PartPlace | None, *, fresh: bool) -> Any:
         """Return where a partition is read from. Raises StartupError if rows from there are gone."""
         tp = self._place.kafka.TopicPartition
         try:
@@ -192,8 +209,15 @@ class KafkaReader:
         except self._place.kafka.KafkaException as error:
             raise self._place.fault(error) from error
         if place is None:
-            start = high if self._read.start == "latest" else low
-        elif not low <= place.end <= high:
+            # A partition that was added since begins with its first row.
+            start = high if fresh and self._read.start == "latest" else low
+        elif place.end > high:
+            # A new leader may not know its end for a moment.
+            raise PeerUnreachable(
+                f"partition {partition} of {self._place} ends at {high}, and the query goes on at {place.end}: if "
+                "its rows are lost, begin the query anew in another directory"
+            )
+        elif place.end < low:
             raise StartupError(
                 f"partition {partition} of {self._place} has offsets {low} to {high}, and the query goes on at "
                 f"{place.end}: its rows were deleted; raise retention.ms, and begin the query anew in another "
@@ -213,6 +237,7 @@ class KafkaReader:
             error = message.error()
             if error is None:
                 self._waiting[message.partition()].append(message)
+                self._waiting_bytes += _memory_of(message)
                 self._at_end.discard(message.partition())
             elif error.code() == self._place.kafka.KafkaError._PARTITION_EOF:
                 self._at_end.add(message.partition())
@@ -222,9 +247,13 @@ class KafkaReader:
                     "retention.ms, and begin the query anew in another directory"
                 )
             else:
-                log.info("%s: %s", self._place, error)
-        full = [each for each, queue in self._waiting.items() if len(queue) >= kafka_waiting_messages_max]
-        for partition in set(full) - self._paused:
+                fault = self._place.fault(error)
+                if isinstance(fault, QueryFailed):
+                    raise fault
+                log.info("%s", fault.message)
+        if self._waiting_bytes < kafka_waiting_bytes_max:
+            return
+        for partition in {each for each, queue in self._waiting.items() if queue} - self._paused:
             self._consumer.pause([self._place.kafka.TopicPartition(self._place.topic, partition)])
             self._paused.add(partition)
 
@@ -251,6 +280,7 @@ class KafkaReader:
         if new:
             self._consumer.incremental_assign([tp(self._place.topic, each, 0) for each in new])
             self._partitions = sorted({*self._partitions, *new})
+            self._new = dict.fromkeys(new, 0)
 
     def _check_answers(self) -> None:
         """Raise QueryFailed if no broker has answered for too long."""
@@ -262,23 +292,32 @@ class KafkaReader:
 
     def _parsed(self, messages: list[Any]) -> pa.RecordBatch:
         """Parse messages of one partition. Raises QueryFailed, or skips those that are no rows."""
+        reasons: list[str] = []
+        if "key" in self._columns.values():
+            for bad in [each for each in messages if not _has_text_key(each)]:
+                reasons.append("its key is not UTF-8")
+                if self._read.bad == "stop":
+                    raise self._no_row(bad, reasons[0])
+            messages = [each for each in messages if _has_text_key(each)]
         values = [message.value() or b"" for message in messages]
         if self._read.bad == "skip":
-            rows, kept, reasons = read_readable_rows(values, self._value_schema)
+            rows, kept, more = read_readable_rows(values, self._value_schema)
             messages = [messages[each] for each in kept]
-            self.skipped += len(reasons)
-            for reason in reasons:
-                log.warning("%s: a message is skipped: %s", self._place, reason)
+            if reasons := reasons + more:
+                self.skipped += len(reasons)
+                log.warning("%s: %d messages are skipped, one since %s", self._place, len(reasons), reasons[0])
         else:
             try:
                 rows = read_rows(values, self._value_schema)
             except UnreadableRow as error:
-                bad = messages[error.index]
-                raise QueryFailed(
-                    f"message {bad.offset()} of partition {bad.partition()} of {self._place} is no row: "
-                    f"{error.reason}; correct the schema, or skip such messages with KafkaRead(bad='skip')"
-                ) from error
+                raise self._no_row(messages[error.index], error.reason) from error
         return self._with_columns(rows, messages)
+
+    def _no_row(self, message: Any, reason: str) -> QueryFailed:
+        return QueryFailed(
+            f"message {message.offset()} of partition {message.partition()} of {self._place} is no row: {reason}; "
+            "correct the schema, or skip such messages with KafkaRead(bad='skip')"
+        )
 
     def _with_columns(self, rows: pa.RecordBatch, messages: list[Any]) -> pa.RecordBatch:
         if not self._columns:
@@ -289,11 +328,22 @@ class KafkaReader:
                 given[column] = pa.array([message.timestamp()[1] * 1000 for message in messages], TIME)
             else:
                 keys = [message.key() for message in messages]
-                given[column] = pa.array(
-                    [None if key is None else key.decode(errors="replace") for key in keys], pa.string()
-                )
+                given[column] = pa.array([None if key is None else key.decode() for key in keys], pa.string())
         schema = self._kind.schema
         return pa.RecordBatch.from_arrays([given[name] for name in schema.names], schema=schema)
+
+
+def _memory_of(message: Any) -> int:
+    """Return about how many bytes a message needs while it waits."""
+    return len(message) + 512
+
+
+def _has_text_key(message: Any) -> bool:
+    key = message.key()
+    try:
+        return key is None or bool(key.decode() or True)
+    except UnicodeDecodeError:
+        return False
 
 
 _SETTINGS: Final = {

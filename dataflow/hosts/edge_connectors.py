@@ -17,6 +17,7 @@ from peacefs.dataflow.connectors.interface import (
     SinkOpening,
 )
 from peacefs.dataflow.core.query_recovery import QueryRecovery
+from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.protocol.errors import CheckpointDamaged, InvalidQuery
 
@@ -92,9 +93,17 @@ class EdgeConnectors:
         """Sources that can give every row again that is not released."""
         return [name for name, source in self._sources.items() if source.complete]
 
-    def sink(self, name: str) -> CommitsRows | None:
-        """Return a sink that commits; None for a plain function."""
-        return self._sinks.get(name)
+    def put(self, name: str, batch: Batch) -> bool:
+        """Give rows to a sink that commits. Returns False for a plain function, which gets none."""
+        sink = self._sinks.get(name)
+        if sink is None:
+            return False
+        sink.put(batch.first, batch.rows)
+        return True
+
+    def flush(self, name: str) -> None:
+        """Let a sink that commits do so soon: it has got its last row."""
+        self._sinks[name].flush()
 
     def released(self, number: Callable[[str], int]) -> None:
         """Tell sources which rows are not needed any more. `number`: of the last one, by source."""

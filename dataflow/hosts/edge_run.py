@@ -43,7 +43,7 @@ from peacefs.dataflow.core.messages import (
 from peacefs.dataflow.limits import dataflow_tick_s
 from peacefs.dataflow.model.operator_class import Recovery
 from peacefs.dataflow.query.network import Network
-from peacefs.dataflow.recovery.technique import Replicas, Technique
+from peacefs.dataflow.recovery.technique import Technique
 from peacefs.dataflow.techniques.admission import admit
 from peacefs.protocol.errors import PeacefsError, RunSuperseded
 
@@ -55,16 +55,14 @@ from .membership import Member, Membership
 from .node_pool import NodePool
 from .node_process import NodeOrders
 from .node_shell import EDGE
+from .placement_events import PlacementEvents
 from .query_run import HostedRun, check_ends, reason_of_failure
 from .run_events import (
     CheckpointTaken,
     NodeLost,
     Observer,
-    PairComplete,
     RecoveryMeasured,
     StandbyHasCopy,
-    StandbyMissing,
-    UnitsPlaced,
 )
 from .run_records import RunRecords
 
@@ -145,7 +143,7 @@ class EdgeRun(HostedRun):
             starts_before=self._records.record.starts_before,
             plan=recovery.plan(),
         )
-        self._announced: Placement | None = None
+        self._placements = PlacementEvents(recovery)
         self._late_rows = LateRowCounts()
         # One thread per node waits for it, one checks for other drivers, and two delete and look up checkpoints.
         super().__init__(network.name, threads=pool.count + 3, observer=options.observer)
@@ -310,22 +308,18 @@ class EdgeRun(HostedRun):
             match effect:
                 case SendMessage(to, message) if to == EDGE:
                     if isinstance(message, Placement):
-                        self._note_placement(message)
+                        for event in self._placements.of(message):
+                            self._tell(event)
                     self._loop.call_soon(self._received, EDGE, message)
                 case SendMessage(to, message):
                     address = self._controller.address_of(to)
                     if address is not None:
                         self._links.send(to, address, message)
                 case Deliver(sink, _, batch):
-                    committing = self._connectors.sink(sink)
-                    if committing is None:
+                    if not self._connectors.put(sink, batch):
                         self._deliver_fenced(sink, batch.rows)
-                    else:
-                        committing.put(batch.first, batch.rows)
                 case CommitRows(sink):
-                    committing = self._connectors.sink(sink)
-                    assert committing is not None
-                    committing.flush()
+                    self._connectors.flush(sink)
                 case SinkEnded():
                     if self._edge.ended:
                         self._ended.set()
@@ -349,26 +343,3 @@ class EdgeRun(HostedRun):
             held = await self._records.replicas(wanted)
             near = {node: held.get(datanode, 0) for node, datanode in self._options.datanode_of.items()}
             self._controller.replicas_at(wanted.unit, near)
-
-    def _note_placement(self, placement: Placement) -> None:
-        before = self._announced.units if self._announced is not None else {}
-        changed = {
-            name: (where.node, where.incarnation)
-            for name, where in placement.units.items()
-            if where.node is not None and where != before.get(name)
-        }
-        self._announced = placement
-        self._tell(UnitsPlaced(changed))
-        paired = self._recovery.plan().replicas
-        for name, where in placement.units.items():
-            if name not in paired:
-                continue
-            known = before.get(name)
-            alone = where.took_over or (known is not None and known.standby is not None)
-            standby = where.standby
-            if standby is not None and standby.in_step and (known is None or known.standby != standby):
-                self._tell(PairComplete(name, standby.node))
-            if where.node is not None and standby is None and where != known and alone:
-                why = "until it has caught up" if paired[name] is Replicas.EQUALS else "no other node is free"
-                log.warning("unit %r continues without a standby: %s", name, why)
-                self._tell(StandbyMissing(name))

@@ -29,7 +29,7 @@ def test_delta_sink_commits_rows_with_their_number(tmp_path: Path) -> None:
     first.append(1, batch(1, 10))
     first.commit(10)
     first.append(11, batch(11, 20))
-    again = DeltaCommitter(str(place), ["user"], {})
+    again = DeltaCommitter(str(place), [], {})
     assert again.open(opening(fresh=False)) == 10
     assert _table(place) == rows(1, 10)
     first.commit(20)
@@ -55,6 +55,8 @@ def test_delta_table_that_is_gone_or_different_is_refused(tmp_path: Path) -> Non
     DeltaCommitter(place, [], {}).open(opening(fresh=True))
     with pytest.raises(StartupError, match="has forgotten how many rows"):
         DeltaCommitter(place, [], {}).open(opening(fresh=False, instance="other"))
+    with pytest.raises(StartupError, match=r"has partitions by \[\], and the sink has \['user'\]"):
+        DeltaCommitter(place, ["user"], {}).open(opening(fresh=True))
     changed = StreamType(pa.schema([("user", pa.string()), ("at", TIME), ("n", pa.float64())]), "at")
     with pytest.raises(StartupError, match=r"has columns .* and the sink has .*double"):
         DeltaCommitter(place, [], {}).open(SinkOpening("query", "sink", changed, "one", True))

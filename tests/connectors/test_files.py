@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 from support.connector_rows import KIND, MemoryJournal, as_json, batch, opening, rows
+from support.waiting import PATIENCE_S
 
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow.connectors import FileSink, FileSource
@@ -24,6 +27,7 @@ from peacefs.dataflow.connectors.file_formats import format_of
 from peacefs.dataflow.connectors.file_sink import FileCommitter
 from peacefs.dataflow.connectors.file_source import FileRead
 from peacefs.dataflow.connectors.file_tree import FileTree
+from peacefs.dataflow.connectors.interface import PartPlace, SinkContext
 from peacefs.protocol.errors import InvalidQuery, PeerUnreachable, QueryFailed, StartupError
 
 _SCHEMA = {"user": "string", "at": "timestamp", "n": "long"}
@@ -165,6 +169,25 @@ def test_file_sink_is_read_by_duckdb_and_pyarrow_while_it_writes(tmp_path: Path)
     assert duckdb.sql(query).fetchall() == expected
 
 
+def test_file_sink_that_cannot_write_stops_when_patience_is_over(tmp_path: Path) -> None:
+    """The directory can be read, so the sink begins again each time, and no commit succeeds."""
+    sink = FileSink(str(tmp_path), interval_s=0, patience_s=0.5)
+    failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
+    context = SinkContext(
+        opening(fresh=True), fenced=lambda action: action(), committed=lambda _: None, failed=failures.put
+    )
+    try:
+        assert sink.begin(context) == 0
+        (tmp_path / "_peacefs" / "sink-one" / "commit.staged").mkdir()
+        sink.put(1, batch(1, 3))
+        failure = failures.get(timeout=PATIENCE_S)
+    finally:
+        sink.close()
+    with pytest.raises(QueryFailed, match=r"has taken no rows for .*commit.staged.*; rows up to 0 are there"):
+        raise failure
+    assert _table(tmp_path) == []
+
+
 @pytest.mark.parametrize("format", ["parquet", "jsonl", "csv"])
 def test_file_formats_are_those_of_duckdb(tmp_path: Path, format: str) -> None:
     """Texts with commas, quotes and line breaks, empty texts and nulls come back from DuckDB and the source."""
@@ -223,6 +246,44 @@ def test_file_source_forgets_files_that_were_deleted(tmp_path: Path) -> None:
     assert journal.data is not None and len(journal.data) < 300
 
 
+def test_file_source_does_not_forget_files_that_it_cannot_list(tmp_path: Path) -> None:
+    """Files of a file system that is away are not deleted: they would be read twice when it is back."""
+    directory, kept, journal = tmp_path / "in", tmp_path / "kept", MemoryJournal()
+    _write(directory, "one.jsonl", 1, 5)
+    source = _source(directory)
+    source.begin(journal)
+    assert len(_given(source)) == 5
+    directory.rename(kept)
+    directory.symlink_to(directory)
+    with pytest.raises(OSError, match="symbolic links"):
+        list(directory.iterdir())
+    away = _source(directory)
+    away._reader._due_s = 0.0  # type: ignore[attr-defined]
+    taken = away._reader.take({"one.jsonl": PartPlace(5, "", True)})
+    assert (taken.gone, taken.ended) == ((), False)
+    directory.unlink()
+    kept.rename(directory)
+    again = _source(directory)
+    again.begin(journal)
+    assert _given(again) == rows(1, 5)
+
+
+def test_file_sink_goes_on_though_its_readers_delete_files(tmp_path: Path) -> None:
+    """The files of the last commit may be moved away, and a file system that does not answer is no absence."""
+    sink = _committer(tmp_path)
+    sink.open(opening(fresh=True))
+    sink.append(1, batch(1, 10))
+    sink.commit(10)
+    for file in tmp_path.glob("*.parquet"):
+        file.unlink()
+    assert _committer(tmp_path).open(opening(fresh=False)) == 10
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    tree = FileTree(str(tmp_path), None)
+    assert not tree.exists("absent")
+    with pytest.raises(PeerUnreachable, match="symbolic links"):
+        tree.exists("loop")
+
+
 def test_file_source_takes_columns_from_directories(tmp_path: Path) -> None:
     """What a partitioned sink has written is read back."""
     sink = _committer(tmp_path, "user")
@@ -253,6 +314,14 @@ def test_file_that_cannot_be_read_is_named(tmp_path: Path, format: str, text: st
     with pytest.raises(QueryFailed, match=says) as failed:
         _given(_source(tmp_path, format))
     assert "\n" not in str(failed.value)
+
+
+def test_file_whose_name_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    Path(os.fsdecode(bytes(tmp_path) + b"/\xff.jsonl")).write_bytes(as_json(rows(1, 1)[0]))
+    source = _source(tmp_path)
+    source.begin(MemoryJournal())
+    with pytest.raises(QueryFailed, match=r"'\\udcff.jsonl' in .* is no name in UTF-8: rename the file"):
+        _given(source)
 
 
 def test_file_source_refuses_changed_lost_and_too_many_files(tmp_path: Path) -> None:

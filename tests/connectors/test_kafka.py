@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from support.connector_rows import MemoryJournal, as_json, batch, opening, rows
+from support.connector_rows import KIND, MemoryJournal, as_json, batch, opening, rows
 from support.kafka import KafkaBroker
 from support.waiting import wait_until
 
@@ -100,6 +101,50 @@ def test_kafka_source_gives_the_same_rows_again(broker: KafkaBroker) -> None:
     assert _given(fourth)[-5:] == rows(66, 70)
 
 
+def test_kafka_source_resumes_where_it_began_and_reads_added_partitions_whole(
+    broker: KafkaBroker,
+) -> None:
+    """Rows that come while the program is dead are not skipped, also where no row had come before."""
+    broker.create("grown", 2)
+    broker.write("grown", [as_json(each) for each in rows(1, 3)])
+    journal = MemoryJournal()
+    first = _source(broker, "grown", start="latest")
+    first.begin(journal)
+    assert _given(first) == []
+    broker.write("grown", [as_json(each) for each in rows(4, 6)], partition=1)
+    broker.add_partitions("grown", 3)
+    broker.write("grown", [as_json(each) for each in rows(7, 9)], partition=2)
+    second = _source(broker, "grown", start="latest")
+    second.begin(journal)
+    assert sorted(row["n"] for row in _given(second)) == [4, 5, 6, 7, 8, 9]
+    third = _source(broker, "grown", start="latest")
+    third.begin(journal)
+    broker.add_partitions("grown", 4)
+    broker.write("grown", [as_json(each) for each in rows(10, 12)], partition=3)
+    third._reader._looked_s = 0.0  # type: ignore[attr-defined]
+    assert sorted(row["n"] for row in _given(third)) == list(range(4, 13))
+
+
+def test_kafka_source_pauses_partitions_that_wait(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of one partition are read again while the others have many messages: none is lost, none comes twice."""
+    broker.create("waiting", 2)
+    broker.write("waiting", [as_json(each) for each in rows(1, 200)], partition=1)
+    journal = MemoryJournal()
+    first = _source(broker, "waiting")
+    first.begin(journal)
+    assert _given(first) == rows(1, 200)
+    broker.write("waiting", [as_json(each) for each in rows(1001, 4000)], partition=0)
+    broker.write("waiting", [as_json(each) for each in rows(201, 400)], partition=1)
+    monkeypatch.setattr("peacefs.dataflow.connectors.kafka_source.kafka_waiting_bytes_max", 10_000)
+    monkeypatch.setattr("peacefs.dataflow.connectors.kafka_source.kafka_take_rows_max", 100)
+    second = _source(broker, "waiting")
+    second.begin(journal)
+    given = _given(second)
+    assert given[:200] == rows(1, 200)
+    assert [row["n"] for row in given if row["n"] > 1000] == list(range(1001, 4001))
+    assert [row["n"] for row in given if row["n"] <= 1000] == list(range(1, 401))
+
+
 def test_kafka_source_reads_committed_messages_only(broker: KafkaBroker) -> None:
     broker.create("half")
     sink = _committer(broker, "half")
@@ -138,6 +183,51 @@ def test_kafka_source_stops_at_a_message_that_is_no_row(broker: KafkaBroker) -> 
     source = _source(broker, "bad", bad="skip")
     assert [row["n"] for row in _given(source)] == [1, 2, 3]
     assert source.skipped == 3
+
+
+def test_kafka_text_that_is_not_utf_8_is_refused(broker: KafkaBroker) -> None:
+    """Replaced bytes would make one key of two, and other programs cannot read such a text."""
+    broker.create("bytes")
+    broker.write("bytes", [b'{"n": 1}'], key=b"\xff")
+    broker.write("bytes", [b'{"n": 2}'], key="ü".encode())
+    columns: Any = {"user": "key", "at": "timestamp"}
+    for bad in ("stop", "skip"):
+        read = KafkaRead(follow=False, bad=bad)
+        source = KafkaSource(broker.servers, "bytes", _SCHEMA, time="at", columns=columns, read=read)
+        if bad == "stop":
+            with pytest.raises(QueryFailed, match=r"message 0 of partition 0 .* is no row: its key is not UTF-8"):
+                _given(source)
+        else:
+            assert [(row["user"], row["n"]) for row in _given(source)] == [("ü", 2)]
+            assert source.skipped == 1
+
+
+def test_kafka_sink_stops_at_a_row_that_the_broker_never_takes(broker: KafkaBroker) -> None:
+    """Trying again would not end: the topic takes shorter messages only, or none without a key."""
+    broker.create("narrow", max_message_bytes="1000")
+    broker.create("compacted", cleanup_policy="compact")
+    wide = pa.RecordBatch.from_pylist([{**rows(1, 1)[0], "user": "u" * 5000}], schema=KIND.schema)
+    for topic, key, given, code in (
+        ("narrow", None, wide, "MSG_SIZE_TOO_LARGE"),
+        ("compacted", None, batch(1, 1), "INVALID_RECORD"),
+    ):
+        sink = KafkaCommitter(KafkaPlace(broker.servers, topic, None), key, topic, 60.0)
+        sink.open(opening(fresh=True))
+        sink.append(1, given)
+        with pytest.raises(QueryFailed, match=rf"topic '{topic}' .*\({code}\): correct rights, limits"):
+            sink.commit(1)
+        sink.close()
+
+
+def test_kafka_settings_that_cannot_work_are_refused() -> None:
+    place = KafkaPlace("127.0.0.1:1", "topic", {"nonsense": "1"})
+    with pytest.raises(QueryFailed, match="No such configuration property") as refused:
+        place.consumer("group")
+    assert "\n" not in str(refused.value)
+    with pytest.raises(InvalidQuery, match=r"interval_s=60: Kafka aborts a transaction after"):
+        KafkaSink("127.0.0.1:1", "topic", interval_s=60)
+    with pytest.raises(InvalidQuery, match=r"transaction_timeout_s=0.5: seconds are wanted, 1 or more"):
+        KafkaSink("127.0.0.1:1", "topic", transaction_timeout_s=0.5)
 
 
 def test_kafka_place_that_is_missing_is_named(broker: KafkaBroker) -> None:

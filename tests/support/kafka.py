@@ -84,7 +84,11 @@ class KafkaBroker(KillableProcess):
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)).wait(120)
+        # The id may begin with a dash.
+        formatted = self._java(
+            "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(self._properties)
+        )
+        formatted.wait(120)
 
     def start(self) -> None:
         """Start the broker, and return when it answers."""
@@ -107,6 +111,16 @@ class KafkaBroker(KillableProcess):
         made = admin.create_topics([_kafka("admin").NewTopic(topic, partitions, 1, config=config)])
         made[topic].result(60)
         wait_until(lambda: topic in admin.list_topics(timeout=5).topics, f"topic {topic} exists")
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Add partitions to a topic, until it has `count`."""
+        admin = self._admin()
+        admin.create_partitions([_kafka("admin").NewPartitions(topic, count)])[topic].result(60)
+
+        def added() -> bool:
+            return len(admin.list_topics(topic, timeout=5).topics[topic].partitions) == count
+
+        wait_until(added, f"topic {topic} has {count} partitions")
 
     def delete(self, topic: str) -> None:
         admin = self._admin()
