@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +314,15 @@ def test_source_that_says_nothing_holds_a_running_query_back_for_its_declared_ti
         assert found.wait(100), "the silent source held the query back"
         run.wait(100)
     assert made == [*rows, ("b", 100, 9)]
+
+
+# -- global windows ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trigger", [{"rows": 2}, {"every": "9s"}, {"rows": 2, "purge": True}])
+def test_global_window_shows_keys_as_they_are_compared(trigger: dict[str, Any]) -> None:
+    kind = _SCHEMA.set(0, pa.field("key", pa.float64()))
+    rows = [{"key": key, "at": datetime(1969, 12, 31), "value": 1} for key in (-0.0, 0.0, -math.nan, math.nan)]
+    node = operator_of(lambda s: s.key_by("key").global_window(**trigger).aggregate(F.sum("value")), kind)
+    made = run_operator(node, pa.RecordBatch.from_pylist(rows, kind)).to_pylist()
+    assert [(str(row["key"]), row["sum_value"]) for row in made] == [("0.0", 2), ("nan", 2)]
