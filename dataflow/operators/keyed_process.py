@@ -162,8 +162,10 @@ class KeyedContext:
         self._now_us = max(now_us, self._watermark_us)
         return key[0] if len(key) == 1 else key
 
-    def reach(self, watermark_us: int) -> None:
+    def reach(self, watermark_us: int) -> int:
+        """Advance the watermark, and return it. It never goes back."""
         self._watermark_us = max(self._watermark_us, watermark_us)
+        return self._watermark_us
 
     def at_clock(self, clock_us: int) -> None:
         self._clock_us = clock_us
@@ -217,6 +219,8 @@ class _ProcessByKey(Operator):
         for at_us, key in self._timers.pending(EVENT):
             if self._timers.take(key, EVENT, at_us):
                 made += self._call_timer(at_us, key)
+        # Timers have advanced event time.
+        self._states.expire(self._context.reach(latest - (self._of.lateness_us or 0)))
         for key in self._states.keys_now():
             made += self._function.on_end(self._context.enter(key, latest), self._context) or ()
         return self._finished(made)
