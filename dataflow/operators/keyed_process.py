@@ -136,7 +136,10 @@ class KeyedContext:
         self._timers.cancel(self._key, EVENT, _microseconds_of(at))
 
     def after(self, duration: Duration) -> None:
-        """Call `on_clock` for the current key when this much time has passed while the query runs."""
+        """Call `on_clock` for the current key when this much time has passed.
+
+        The clock is the machine's. It goes on while the program is away, unless the machine is restarted.
+        """
         if not self._of.function.uses_clock:
             raise ValueError(f"{self._of.function} sets a timer of the clock: say so with uses_clock = True")
         self._timers.set(self._key, CLOCK, self._clock_us + microseconds(duration, "after"))
@@ -179,7 +182,7 @@ class _ProcessByKey(Operator):
         self._names = set(of.schema.names)
         self._states, self._timers = KeyedStates(state, of.function.states), Timers(state)
         self._context = KeyedContext(of, self._states, self._timers)
-        # [latest time of a row, time that has passed while the query ran, the last told time]
+        # [latest time of a row, sum of the times that have passed, the last told time]
         self._progress = state.cell("progress", [EARLIEST_US, 0, None])
         latest, clock, _ = self._progress.get()
         self._context.reach(latest - (of.lateness_us or 0))
