@@ -25,9 +25,9 @@ _DIGITS: Final = 38
 def word_of(decimals: pa.Array, place: int) -> pa.Array:
     """Return a word of each decimal, from the lowest one at 0. Nulls stay."""
     gone = decimals.is_null().to_numpy(zero_copy_only=False) if decimals.null_count else None
-    plain = decimals.fill_null(Decimal(0)) if decimals.null_count else decimals
-    values = np.frombuffer(plain.buffers()[1], np.uint32, DECIMAL_WORDS * (plain.offset + len(plain)))
-    words = values.reshape(-1, DECIMAL_WORDS)[plain.offset :, place]
+    end = decimals.offset + len(decimals)
+    values = np.frombuffer(decimals.buffers()[1], np.uint32, DECIMAL_WORDS * end)
+    words = values.reshape(-1, DECIMAL_WORDS)[decimals.offset :, place]
     signed = words.view(np.int32) if place == DECIMAL_WORDS - 1 else words
     return pa.array(signed.astype(np.int64), mask=gone)
 

@@ -88,7 +88,7 @@ class _GlobalWindows(Operator):
         self._groups = state.groups("groups", self._keys, [*accumulators, rows])
         # The keys that had rows since they were last emitted.
         self._changed = state.groups("changed", self._keys, [rows])
-        # [latest time of a row, since when by the told time there is something to emit]
+        # [latest time of a row, the told time at the last result of the clock]
         self._progress = state.cell("progress", [EARLIEST_US, None])
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
@@ -130,7 +130,8 @@ class _GlobalWindows(Operator):
             self._add(rows.filter(pa.array(rounds == number)))
             firing = np.flatnonzero((rounds == number) & fires)
             if len(firing):
-                keys = pa.Table.from_batches([rows.take(pa.array(firing))]).select(self._keys.names)
+                fired = with_plain_keys(rows.take(pa.array(firing)), self._of.keys)
+                keys = pa.Table.from_batches([fired]).select(self._keys.names)
                 made.append(self._results(keys, pa.array(maxima[firing]).cast(TIME), len(firing)))
                 places.append(firing)
         if not made:

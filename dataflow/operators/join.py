@@ -220,11 +220,10 @@ class _Join(Operator):
     ) -> tuple[Places, ...]:
         """Return the rows of a side that have got no pair by now, each with the place where it is emitted.
 
-        The last row that could be a row's partner has a progress of at most that of the row plus `wait`.
+        A row is decided when the progress is beyond that of its last possible partner.
         """
         near = self._near
-        wait_us = (near.upper_us if port == 0 else -near.lower_us) + near.lateness_us
-        deadlines = sides[port].column(PROGRESS).to_numpy() + wait_us
+        deadlines = sides[port].column(PROGRESS).to_numpy() + near.wait_us(port)
         decided = np.flatnonzero((deadlines >= before_us) & (deadlines < until_us))
         first = int(decided[0]) if len(decided) else 0
         candidates = sides[port].slice(first, len(decided))
@@ -243,10 +242,10 @@ class _Join(Operator):
         """Keep the new rows, and drop the rows that can be of no further use. These come first."""
         near = self._near
         for port, side in enumerate(sides):
-            useful_us = (near.upper_us if port == 0 else -near.lower_us) + near.lateness_us
+            useful_us = near.wait_us(port)
             if 1 - port in self._preserved:
                 # Needed until the rows that they could have met are decided.
-                useful_us = max(useful_us, near.upper_us - near.lower_us + 2 * near.lateness_us)
+                useful_us += near.wait_us(1 - port)
             for batch in new[port].combine_chunks().to_batches():
                 self._window[port].append(batch)
             gone = _number_of(compute.less(side.column(PROGRESS), floor_us - useful_us))

@@ -39,6 +39,10 @@ class Nearness:
     upper_us: int
     lateness_us: int
 
+    def wait_us(self, port: int) -> int:
+        """Return how far the progress of a row's last partner may be beyond its own; 0 if all come before it."""
+        return max(0, (self.upper_us if port == 0 else -self.lower_us) + self.lateness_us)
+
     def pairs(self, left: pa.Table, right: pa.Table, seen: tuple[int, int]) -> list[Places]:
         """Return the indices of pairs, except pairs of two rows that are both among the first `seen` rows."""
         found = [

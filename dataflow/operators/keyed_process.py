@@ -136,7 +136,10 @@ class KeyedContext:
         self._timers.cancel(self._key, EVENT, _microseconds_of(at))
 
     def after(self, duration: Duration) -> None:
-        """Call `on_clock` for the current key when this much time has passed while the query runs."""
+        """Call `on_clock` for the current key when this much time has passed.
+
+        The clock is the machine's. It goes on while the program is away, unless the machine is restarted.
+        """
         if not self._of.function.uses_clock:
             raise ValueError(f"{self._of.function} sets a timer of the clock: say so with uses_clock = True")
         self._timers.set(self._key, CLOCK, self._clock_us + microseconds(duration, "after"))
@@ -162,8 +165,10 @@ class KeyedContext:
         self._now_us = max(now_us, self._watermark_us)
         return key[0] if len(key) == 1 else key
 
-    def reach(self, watermark_us: int) -> None:
+    def reach(self, watermark_us: int) -> int:
+        """Advance the watermark, and return it. It never goes back."""
         self._watermark_us = max(self._watermark_us, watermark_us)
+        return self._watermark_us
 
     def at_clock(self, clock_us: int) -> None:
         self._clock_us = clock_us
@@ -177,7 +182,7 @@ class _ProcessByKey(Operator):
         self._names = set(of.schema.names)
         self._states, self._timers = KeyedStates(state, of.function.states), Timers(state)
         self._context = KeyedContext(of, self._states, self._timers)
-        # [latest time of a row, time that has passed while the query ran, the last told time]
+        # [latest time of a row, sum of the times that have passed, the last told time]
         self._progress = state.cell("progress", [EARLIEST_US, 0, None])
         latest, clock, _ = self._progress.get()
         self._context.reach(latest - (of.lateness_us or 0))
@@ -217,6 +222,8 @@ class _ProcessByKey(Operator):
         for at_us, key in self._timers.pending(EVENT):
             if self._timers.take(key, EVENT, at_us):
                 made += self._call_timer(at_us, key)
+        # Timers have advanced event time.
+        self._states.expire(self._context.reach(latest - (self._of.lateness_us or 0)))
         for key in self._states.keys_now():
             made += self._function.on_end(self._context.enter(key, latest), self._context) or ()
         return self._finished(made)

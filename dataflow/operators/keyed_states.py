@@ -105,7 +105,7 @@ class ListState:
         self.extend([value])
 
     def extend(self, values: Iterable[Any]) -> None:
-        self._put([*(self._get() or ()), *(checked(each, self._declared.kind) for each in values)])
+        self._put([*(self._get() or ()), *(checked(each, self._declared.kind) for each in values)] or None)
 
     def replace(self, values: Iterable[Any]) -> None:
         self._put([checked(each, self._declared.kind) for each in values] or None)

@@ -18,6 +18,8 @@ from .keyed_states import Declared, ttl_us
 from .keys import plain_key
 
 Key: TypeAlias = tuple[Hashable, ...]
+#: Cancelled timers that a heap may hold besides as many as are set.
+_CANCELLED_MAX: Final = 1024
 #: Timers of event time, and timers of the clock.
 EVENT, CLOCK = 0, 1
 _ABSENT: Final = (None, None)
@@ -107,6 +109,8 @@ class Timers:
         self._of: dict[Key, tuple[set[int], set[int]]] = {}
         self._changed: set[Key] = set()
         self._heaps: tuple[list[tuple[int, bytes, Key]], ...] = ([], [])
+        # Number of timers that are set.
+        self._count = [0, 0]
         for key in self._kept:
             for which, times in enumerate(self._kept[key]):
                 for time_us in times:
@@ -119,12 +123,14 @@ class Timers:
         if time_us not in of_key:
             of_key.add(time_us)
             self._changed.add(key)
+            self._count[which] += 1
             heapq.heappush(self._heaps[which], (time_us, encode_key(key), key))
 
     def cancel(self, key: Key, which: int, time_us: int) -> None:
         if self._has(key, which, time_us):
             self._of[key][which].remove(time_us)
             self._changed.add(key)
+            self._count[which] -= 1
 
     def due(self, which: int, until_us: int) -> Iterator[tuple[int, Key]]:
         """Remove and yield the timers up to a time, in order, with those that are set meanwhile."""
@@ -158,3 +164,6 @@ class Timers:
                 if key in self._kept:
                     del self._kept[key]
         self._changed.clear()
+        for which, heap in enumerate(self._heaps):
+            if len(heap) > 2 * self._count[which] + _CANCELLED_MAX:
+                heap[:] = sorted({each for each in heap if self._has(each[2], which, each[0])})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -17,17 +20,23 @@ from support.long_runs import often
 from support.operator_runs import operator_of, run_operator
 from support.unit_states import States
 
+from benchmarks.dataflows.costs import VirtualTimes
 from benchmarks.dataflows.failures import Kill
+from benchmarks.dataflows.outcome import Outcome
 from benchmarks.dataflows.seeded import SeededRun
-from peacefs.dataflow import Query
+from peacefs.dataflow import KeyedFunction, ListOf, Query
 from peacefs.dataflow import functions as F
 from peacefs.dataflow.hosts.checkpoint_store import DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.model.operator import Operator
+from peacefs.dataflow.operators.keyed_process import KeyedContext
 from peacefs.dataflow.operators.source_times import SourceTimes, dataflow_rows_ahead
 from peacefs.dataflow.query.network import Network, OperatorNode
 from peacefs.dataflow.query.streams import Stream
+from peacefs.dataflow.recovery.technique import Technique
+from peacefs.dataflow.techniques.active_standby import ActiveStandby
 from peacefs.dataflow.techniques.amnesia import Amnesia
+from peacefs.dataflow.techniques.passive_standby import PassiveStandby
 from peacefs.dataflow.techniques.sguard import SGuard
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
@@ -312,3 +321,82 @@ def test_source_that_says_nothing_holds_a_running_query_back_for_its_declared_ti
         assert found.wait(100), "the silent source held the query back"
         run.wait(100)
     assert made == [*rows, ("b", 100, 9)]
+
+
+# -- global windows ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trigger", [{"rows": 2}, {"every": "9s"}, {"rows": 2, "purge": True}])
+def test_global_window_shows_keys_as_they_are_compared(trigger: dict[str, Any]) -> None:
+    kind = _SCHEMA.set(0, pa.field("key", pa.float64()))
+    rows = [{"key": key, "at": datetime(1969, 12, 31), "value": 1} for key in (-0.0, 0.0, -math.nan, math.nan)]
+    node = operator_of(lambda s: s.key_by("key").global_window(**trigger).aggregate(F.sum("value")), kind)
+    made = run_operator(node, pa.RecordBatch.from_pylist(rows, kind)).to_pylist()
+    assert [(str(row["key"]), row["sum_value"]) for row in made] == [("0.0", 2), ("nan", 2)]
+
+
+# -- clocks, with nodes killed ------------------------------------------------------------------------------------
+
+
+class Collected(KeyedFunction):
+    """Emits the values of a key some time of the clock after the first of them, and the rest at the end."""
+
+    states: ClassVar = {"values": ListOf("int64")}
+    uses_clock = True
+
+    def on_row(self, key: str, row: dict[str, Any], context: KeyedContext) -> None:
+        context.list("values").append(row["value"])
+        context.after("150ms")
+
+    def on_clock(self, key: str, context: KeyedContext) -> Iterator[dict[str, Any]]:
+        for value in context.list("values"):
+            yield {"key": key, "at": context.watermark, "value": value}
+        context.list("values").clear()
+
+    on_end = on_clock
+
+
+@pytest.mark.parametrize(
+    "technique",
+    [partial(SGuard, interval_s=0.1), ActiveStandby, PassiveStandby],
+    ids=["SGuard", "active", "passive"],
+)
+def test_idle_sources_clock_timers_and_clock_triggers_lose_and_repeat_nothing(
+    technique: Callable[[], Technique],
+) -> None:
+    query = Query("clocks")
+    left, right = (query.source(side, _SCHEMA, time="at", idle="60ms") for side in ("left", "right"))
+    both = left.union(right).sort("0s")
+    both.sink("both")
+    both.late().sink("late")
+    left.key_by("key").process(Collected(), _SCHEMA).sink("collected")
+    totals = left.key_by("key").global_window(clock="100ms", purge=True).aggregate(F.sum("value"), F.count())
+    totals.sink("totals")
+    rows = {side: shuffled(random.Random(side), 60, 0) for side in ("left", "right")}
+    rows["right"] = [(key, at, value + 100) for key, at, value in rows["right"]]
+    given = {side: cut(each, 4) for side, each in rows.items()}
+
+    def played(*failures: Kill) -> tuple[Outcome, dict[str, pa.Table]]:
+        times = VirtualTimes(rows_every_s=0.1)
+        outcome = SeededRun(query.network(), technique(), given, seed=4, failures=failures, times=times).run()
+        made = {name: pa.Table.from_batches(batches) for name, batches in outcome.sinks.items() if batches}
+        return outcome, made
+
+    calm, made = played()
+    assert "late" in made, "no source was idle"
+    assert made["totals"].num_rows > 6, "no trigger fired before the end"
+    recoveries = 0
+    for step in range(20, calm.steps, calm.steps // often(6, 60)):
+        outcome, made = played(Kill(step, f"node-{step % 3 + 1}"))
+        recoveries += outcome.recoveries
+        passed_on = tuples(pa.concat_tables([made[name] for name in ("both", "late") if name in made]))
+        assert sorted(passed_on) == sorted(rows["left"] + rows["right"]), step
+        for key in "abc":
+            values = [value for each, _, value in rows["left"] if each == key]
+            assert [value for each, _, value in tuples(made["collected"]) if each == key] == values, step
+            of_key = made["totals"].filter(F.col("key") == key)
+            assert (sum(of_key["sum_value"].to_pylist()), sum(of_key["count"].to_pylist())) == (
+                sum(values),
+                len(values),
+            ), step
+    assert recoveries

@@ -174,6 +174,7 @@ def test_sums_of_floats_are_as_near_as_additions_can_be(seed: int) -> None:
 _DECIMALS: dict[pa.DataType, list[Any]] = {
     pa.decimal128(9, 2): [Decimal("0.00"), Decimal("-0.01"), Decimal("9999999.99"), Decimal("-9999999.99")],
     pa.decimal128(38, 0): [Decimal(2**64), Decimal(-(2**96)), Decimal("9" * 38), Decimal("-" + "9" * 38)],
+    pa.decimal128(9, -3): [Decimal("1e3"), Decimal("-999999999e3")],
     pa.decimal128(38, 10): [Decimal("1e-10"), Decimal("-3.3333333333"), Decimal("4294967296.0000000001")],
 }
 
@@ -191,7 +192,7 @@ def test_sums_and_means_of_decimals_are_exact_or_stop_the_query(kind: pa.DataTyp
         for row in windows(run_operator(means, rows, chance=chance), count):
             assert exact.same(row["mean_value"], float(sum(exactly) / len(exactly)) if exactly else None)
         sums = operator_of(lambda stream, write=write: write(stream, F.sum("value")), rows.schema)
-        if abs(sum(exactly)) * 10**kind.scale >= 10**38:
+        if abs(sum(exactly)) * Fraction(10) ** kind.scale >= 10**38:
             with pytest.raises(
                 OverflowError, match=r"^sum\('value'\): the result -?[\d.]+ does not fit into decimal"
             ):

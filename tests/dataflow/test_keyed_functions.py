@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -19,6 +20,7 @@ from support.unit_states import States
 from peacefs.dataflow import KeyedFunction, ListOf, MapOf, Value
 from peacefs.dataflow.hosts.query_record import new_record
 from peacefs.dataflow.operators.keyed_process import KeyedContext
+from peacefs.dataflow.operators.keyed_store import EVENT, Timers
 from peacefs.dataflow.query.query import Query
 from peacefs.dataflow.unit_state.operator_state import OperatorState
 from peacefs.protocol.errors import InvalidQuery
@@ -155,6 +157,50 @@ class Again(KeyedFunction):
 def test_timer_that_is_set_at_the_end_of_the_stream_does_not_fire() -> None:
     made = made_by(Again(), [("a", 0, 0), ("a", 70, 0)])
     assert made == [("a", at, 0) for at in (0, 60, 70, 120)]
+
+
+class Ending(KeyedFunction):
+    """Keeps a value for ten seconds, and an empty list; sets a timer a minute after each row of `a`."""
+
+    states: ClassVar = {"kept": Value("int64", ttl="10s"), "none": ListOf()}
+
+    def on_row(self, key: str, row: dict[str, Any], context: KeyedContext) -> None:
+        context.list("none").extend([])
+        if row["value"]:
+            context.value("kept").set(row["value"])
+        if key == "a":
+            context.timer(row["at"] + timedelta(seconds=60))
+
+    def on_end(self, key: str, context: KeyedContext) -> Iterator[dict[str, Any]]:
+        yield {"key": key, "at": context.watermark, "value": context.value("kept").get()}
+
+
+@pytest.mark.parametrize(
+    ("rows", "ended"),
+    [
+        ([("b", 0, 1), ("b", 9, 2), ("c", 9, 0)], [("b", 9, 2)]),
+        ([("b", 0, 1), ("c", 10, 2)], [("c", 10, 2)]),
+        # The timer at 60 s comes before `on_end`.
+        ([("a", 0, 1), ("b", 49, 2)], []),
+        ([("a", 0, 1), ("b", 51, 2)], [("b", 60, 2)]),
+    ],
+)
+def test_only_keys_with_a_state_are_told_of_the_end(rows: Rows, ended: list[tuple[Any, ...]]) -> None:
+    assert made_by(Ending(), rows) == ended
+
+
+def test_cancelled_timers_take_no_memory() -> None:
+    timers = Timers(OperatorState(States().begin(), "timers"))
+    tracemalloc.start()
+    for time_us in range(20_000):
+        timers.set(("a",), EVENT, 10**9 + time_us)
+        timers.cancel(("a",), EVENT, 10**9 + time_us - 1)
+        if time_us % 100 == 99:
+            timers.flush()
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert timers.pending(EVENT) == [(10**9 + 19_999, ("a",))]
+    assert held_bytes < 1_000_000
 
 
 class Clock(KeyedFunction):

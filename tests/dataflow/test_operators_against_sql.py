@@ -13,7 +13,7 @@ import pytest
 from oracles import sql_streams as sql
 from oracles.exact_aggregates import key_of
 from simulation.seeds import seeds
-from support.judged_operators import BINARY, UNARY, Judged
+from support.judged_operators import BINARY, UNARY, Judged, outer, outer_sql
 from support.long_runs import often
 
 from benchmarks.dataflows.failures import Kill
@@ -175,6 +175,14 @@ def test_operator_gives_the_rows_that_sql_gives(name: str, seed: int) -> None:
 def test_keys_are_compared_by_one_rule(name: str) -> None:
     """Keys include null, NaNs with different bits, and zeros of both signs."""
     judge(ALONE[name], 2)
+
+
+@pytest.mark.parametrize("bounds_s", [(-5, -1), (-7, -7), (1, 9), (7, 7)])
+def test_outer_join_with_partners_on_one_side_in_time_gives_the_rows_that_sql_gives(
+    bounds_s: tuple[int, int],
+) -> None:
+    lower, upper = bounds_s
+    judge((outer("full", *bounds_s), outer_sql("FULL", lower, upper), 2, False), 1)
 
 
 @pytest.mark.parametrize("seed", seeds(often(1, 2)))

@@ -88,10 +88,13 @@ def _join(left: Stream, right: Stream) -> Stream:
     return plain(joined.with_columns(both=F.col("value") * 7 + F.col("other")), "both")
 
 
-def _outer(how: str) -> Callable[..., Stream]:
+def outer(how: str, lower_s: int = -2, upper_s: int = 4) -> Callable[..., Stream]:
+    """Return an outer join of rows whose times, the right minus the left, are between two bounds."""
+    between = (f"{lower_s}s", f"{upper_s}s")
+
     def written(left: Stream, right: Stream) -> Stream:
         right = right.select("key", "at", other=F.col("value"))
-        joined = left.key_by("key").join(right.key_by("key"), between=("-2s", "4s"), how=how)  # type: ignore[arg-type]
+        joined = left.key_by("key").join(right.key_by("key"), between=between, how=how)  # type: ignore[arg-type]
         values = [
             pa.compute.coalesce(F.col("value") * 7, F.lit(-2000)),
             pa.compute.coalesce(F.col("other"), F.lit(-1000)),
@@ -133,9 +136,9 @@ def _silences(stream: Stream) -> Stream:
     return stream.key_by("key").process(Silences(), stream.type.schema)
 
 
-def _outer_sql(how: str) -> Callable[..., str]:
+def outer_sql(how: str, lower_s: int = -2, upper_s: int = 4) -> Callable[..., str]:
     left, right = "coalesce(l.value * 7, -2000)", "coalesce(r.value, -1000)"
-    return sql.near_pairs(-2 * _SECOND, 4 * _SECOND, left, right, how)
+    return sql.near_pairs(lower_s * _SECOND, upper_s * _SECOND, left, right, how)
 
 
 _SLIDING = sql.windows(6 * _SECOND, 2 * _SECOND, "sum(value)")
@@ -198,11 +201,11 @@ UNARY: dict[str, Judged] = {
 BINARY: dict[str, Judged] = {
     "union": Judged(lambda left, right: left.union(right), sql.both, ties=True),
     "join": Judged(_join, _PAIRS, ties=True),
-    "interval": Judged(_outer("inner"), _outer_sql("INNER"), ties=True),
-    "left join": Judged(_outer("left"), _outer_sql("LEFT"), ties=True, disorders=True),
-    "right join": Judged(_outer("right"), _outer_sql("RIGHT"), ties=True, disorders=True),
-    "full join": Judged(_outer("full"), _outer_sql("FULL"), ties=True, disorders=True),
-    "full join in parts": Judged(_in_parts(_outer("full")), _outer_sql("FULL"), ties=True, parts=True),
+    "interval": Judged(outer("inner"), outer_sql("INNER"), ties=True),
+    "left join": Judged(outer("left"), outer_sql("LEFT"), ties=True, disorders=True),
+    "right join": Judged(outer("right"), outer_sql("RIGHT"), ties=True, disorders=True),
+    "full join": Judged(outer("full"), outer_sql("FULL"), ties=True, disorders=True),
+    "full join in parts": Judged(_in_parts(outer("full")), outer_sql("FULL"), ties=True, parts=True),
     "table": Judged(_table("inner"), sql.latest_of_table("value * 7 + found", outer=False), ties=True),
     "left table": Judged(
         _table("left"), sql.latest_of_table("value * 7 + coalesce(found, -1000)", outer=True), ties=True
