@@ -196,7 +196,7 @@ _REFUSED: list[tuple[Callable[[], object], str]] = [
             .sink("out")
             .network()
         ),
-        "with a timeout cannot be partitioned",
+        "with a timeout, idle inputs or timers of the clock cannot be partitioned",
     ),
     (lambda: _stream().partition("key", parts=2).union(_stream()), "two queries"),
     (lambda: _unlike(), "not partitioned alike"),

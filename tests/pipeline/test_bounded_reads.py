@@ -117,8 +117,8 @@ def test_the_disk_is_asked_ahead_for_what_is_not_in_memory_and_nobody_waits(read
     monkeypatch.setattr(bounded_reads, "_ask_for", ask_for)
     reads.read_ahead(file, 0, len(DATA))
     assert threads() == 0, "it is in memory"
-    os.fsync(file.descriptor)
-    os.posix_fadvise(file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    # Linux may keep pages that a program asks it to drop.
+    monkeypatch.setattr(bounded_reads, "read_from_memory", lambda file, target, offset: 0)
     reads.read_ahead(file, 5, 2 * MIB)
     assert not asked
     comes_back.set()

@@ -106,5 +106,5 @@ def test_background_task_that_fails_stops_the_coordinator_and_the_log_names_it(t
         check=False,
     )
     assert done.returncode == 70, done.stderr
-    assert "a background task failed: stopping" in done.stderr
+    assert "stopping: the background task" in done.stderr
     assert "the page is gone" in done.stderr

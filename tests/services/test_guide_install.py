@@ -207,6 +207,8 @@ def test_host_mounts_the_cluster_by_hand_by_fstab_and_by_a_unit(site: Site) -> N
         pytest.skip("/dev/fuse or libfuse 3 is not here: on Debian `apt-get install fuse3`")
     (at_boot,) = (body for title, body in _SECTION.findall(_MOUNT_PAGE.text) if title == "At boot")
     helper, by_hand, by_fstab, by_unit = _BLOCK.findall(at_boot)
+    # Without the part that an earlier installation has left, into which it would be copied.
+    site.machines.on("node2", "rm -rf deploy")
     site.run_lines("scp -q -r deploy alice.token root@node2:/root && scp -q alice.token root@node2:/etc/peacefs\n")
 
     def host(text: str, check: bool = True) -> str:

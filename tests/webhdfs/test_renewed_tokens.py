@@ -42,7 +42,7 @@ def test_an_old_token_is_renewed_and_so_are_those_of_its_chunks(data):
 
 def test_a_token_that_was_not_used_for_so_long_is_not_renewed(data):
     read_token, _layout = opened(data, "/forgotten")
-    with pytest.raises(TokenExpired, match="opened again"):
+    with pytest.raises(TokenExpired, match="open it again"):
         asked(data, msgspec.structs.replace(read_token, renewable_until_s=time.time() - 1.0))
 
 
