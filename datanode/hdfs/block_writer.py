@@ -61,7 +61,7 @@ class BlockWriter:
         self._earlier = earlier
         self._unpublished = token.unpublished
         self._heartbeat = pack_acks([HEARTBEAT_SEQNO], self._nodes)
-        self._acks = PacketAcks()
+        self._acks = PacketAcks(self._block_bytes)
         #: The number of bytes of the block so far, including those published by earlier requests.
         self._position = token.published
         self._is_over = False

@@ -23,6 +23,10 @@ ack_pause_s: Final = 0.1
 ack_pause_s_max: Final = 1.0
 # A smaller packet was cut off by a flush or by the end of the block.
 full_packet_bytes_min: Final = 32 * KIB
+# Hadoop's client makes its packets as long as what is left of the block, with their header, and with a checksum of 4
+# bytes for each 512. So a block ends with packets that become shorter.
+_HEADER_BYTES: Final = 33
+_UNIT_BYTES: Final = 512
 
 
 class _Waiting(NamedTuple):
@@ -35,7 +39,9 @@ class _Waiting(NamedTuple):
 class PacketAcks:
     """The unacknowledged packets of one block, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, block_bytes: int) -> None:
+        """`block_bytes`: the length at which the client begins another block."""
+        self._block_bytes = block_bytes
         self._waiting: deque[_Waiting] = deque()
         self._largest = 0
         self._is_cut_off = False
@@ -50,7 +56,9 @@ class PacketAcks:
         """Record a packet."""
         self._waiting.append(_Waiting(seqno, end - data_bytes, end))
         self._largest = max(self._largest, data_bytes)
-        self._is_cut_off = data_bytes < max(self._largest, full_packet_bytes_min)
+        left_bytes = self._block_bytes - end + data_bytes
+        near_end = max(1, (left_bytes - _HEADER_BYTES) // (_UNIT_BYTES + 4)) * _UNIT_BYTES
+        self._is_cut_off = data_bytes < max(self._largest, full_packet_bytes_min) and data_bytes != near_end
 
     def due(self, forwarded: int) -> list[int]:
         """Return the packets to acknowledge now. Later hops should have received the block up to `forwarded`."""
