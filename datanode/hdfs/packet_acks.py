@@ -23,8 +23,8 @@ ack_pause_s: Final = 0.1
 ack_pause_s_max: Final = 1.0
 # A smaller packet was cut off by a flush or by the end of the block.
 full_packet_bytes_min: Final = 32 * KIB
-# Hadoop's client makes its packets as long as what is left of the block, with their header, and with a checksum of 4
-# bytes for each 512. So a block ends with packets that become shorter.
+# Hadoop's client makes a packet at most as long as what is left of the block, with its header and with 4 bytes of
+# checksum for each 512. So a block ends with packets that become shorter.
 _HEADER_BYTES: Final = 33
 _UNIT_BYTES: Final = 512
 
