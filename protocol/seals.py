@@ -100,16 +100,19 @@ class Opener:
 
     def open(self, data: Bytes) -> bytes:
         """Add received bytes and return the data of the complete records, for asyncio protocols."""
-        self._waiting += data
-        opened, at = [], 0
-        with memoryview(self._waiting) as waiting:
-            while at + LENGTH_BYTES <= len(waiting):
-                begin = at + LENGTH_BYTES
-                end = begin + record_length(waiting, at)
-                if end + SEAL_BYTES > len(waiting):
-                    break
-                opened.append(bytes(waiting[begin:end]))
-                self.check(opened[-1], waiting[end : end + SEAL_BYTES])
-                at = end + SEAL_BYTES
-        del self._waiting[:at]
-        return b"".join(opened)
+        if self._waiting:
+            self._waiting += data
+            data = self._waiting
+        pieces: list[memoryview] = []
+        view, at = memoryview(data), 0
+        while at + LENGTH_BYTES <= len(view):
+            begin = at + LENGTH_BYTES
+            end = begin + record_length(view, at)
+            if end + SEAL_BYTES > len(view):
+                break
+            pieces.append(view[begin:end])
+            self.check(pieces[-1], view[end : end + SEAL_BYTES])
+            at = end + SEAL_BYTES
+        if at or data is not self._waiting:
+            self._waiting = bytearray(view[at:])
+        return b"".join(pieces)
