@@ -116,6 +116,7 @@ def test_client_goes_on_when_the_leader_is_killed(
         assert set(hadoop.names("/")) == {name[1:] for name in writer.wanted}
         for name, data in writer.wanted.items():
             assert hadoop.read(name) == data
-    with PeaceFileSystem(cluster.http_address) as files:
+    both = ",".join(f"{each.readiness.http_host}:{each.readiness.http_port}" for each in members.values())
+    with PeaceFileSystem(both) as files:
         for name, data in writer.wanted.items():
             assert files.read(name) == data
