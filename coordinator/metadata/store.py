@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import shutil
 import threading
 from collections import deque
@@ -102,8 +103,8 @@ class Metadata:
         #: when entries are undone for lack of room.
         self.on_durable: Callable[[int], None] = lambda number: None
         self.on_refused: Callable[[MetadataFull], None] = lambda full: None
-        #: False if the last entry that was written found no room on the disk.
-        self.has_room = True
+        # Length of the longest entry that found no room on the disk; 0 while there is room.
+        self._refused_bytes = 0
         self._is_following = self._is_closed = False
         self._chain = JournalChain()
         #: The last entry of the log when the store was opened, which synced it.
@@ -238,10 +239,7 @@ class Metadata:
     def _write(self, sealed: Sealed) -> None:
         if not sealed.is_journaled:
             assert self._journal is not None
-            if (
-                self._directory is not None
-                and shutil.disk_usage(self._directory).free < journal_disk_room_bytes_min
-            ):
+            if self._free_bytes() < journal_disk_room_bytes_min:
                 raise JournalFull(f"{self._directory}: there is no room on its disk")
             if sealed.epoch > self._journal.epoch:
                 self._journal.advance(sealed.epoch)
@@ -253,6 +251,14 @@ class Metadata:
             self.witness.check()
             self.witness.note(sealed.tx, sealed.epoch)
 
+    def _free_bytes(self) -> float:
+        return math.inf if self._directory is None else shutil.disk_usage(self._directory).free
+
+    @property
+    def has_room(self) -> bool:
+        """False from when an entry finds no room on the disk until one of its length can be written."""
+        return not self._refused_bytes
+
     def written(self, sealed: Sealed) -> None:
         """Record that an entry is durable, and pass it to the image. Raises MetadataFault."""
         if sealed.number <= self.rows.durable:
@@ -261,7 +267,9 @@ class Metadata:
         self._sealed.popleft()
         self.rows.durable = sealed.number
         self.tx_durable = sealed.tx
-        self.has_room = True
+        # A short entry may fit where a long one did not.
+        if not self.has_room and max(len(sealed.content), self._free_bytes()) >= self._refused_bytes:
+            self._refused_bytes = 0
         self.on_durable(sealed.number)
         try:
             self._keeper.durable(
@@ -283,7 +291,7 @@ class Metadata:
         self._transaction.forget_all()
         self._journal_place = self._read_place()
         self.epoch = self._reader.meta("epoch")
-        self.has_room = False
+        self._refused_bytes = max(self._refused_bytes, len(sealed.content))
         self.on_refused(full)
 
     def flush(self) -> None:

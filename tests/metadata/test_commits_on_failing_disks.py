@@ -63,6 +63,22 @@ def test_on_a_full_disk_changes_are_undone_newest_first_until_there_is_room(grou
     assert group.faults == [] and group.rows_of_log() == rows_of(group.metadata)
 
 
+def test_short_change_that_still_fits_on_a_full_disk_does_not_end_the_alarm(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group.metadata, "_free_bytes", lambda: 0)
+    group.log.fails = LogFull("no room")
+    group.mkdirs("/" + 200 * "x")
+    group.writing.turn()
+    group.log.fails = None
+    group.mkdirs("/short")
+    group.writing.turn()
+    assert group.told.well == ["/short"] and group.room == [False]
+    group.mkdirs("/" + 250 * "y")
+    group.writing.turn()
+    assert group.room == [False, True]
+
+
 def test_full_disk_is_met_by_who_commits_at_once_while_an_entry_waits_to_be_written(group: Group) -> None:
     """The waiting entry was undone. It is not written later, even if there is room then."""
     group.mkdirs("/refused")

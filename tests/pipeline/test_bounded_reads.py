@@ -107,7 +107,14 @@ def test_reader_behind_a_hanging_disk_waits_no_longer_than_stated(reads, file, n
     assert bytes(target) == b"x" * 10, "it serves again when the disk does"
 
 
-def test_the_disk_is_asked_ahead_for_what_is_not_in_memory_and_nobody_waits(reads, file, monkeypatch):
+def test_reading_ahead_what_is_in_memory_needs_no_thread(reads, file):
+    reads.read_ahead(file, 0, len(DATA))
+    assert threads() == 0
+
+
+def test_the_disk_is_asked_ahead_for_what_is_not_in_memory_and_nobody_waits(
+    reads, file, nothing_in_memory, monkeypatch
+):
     asked, comes_back = [], threading.Event()
 
     def ask_for(descriptor, offset, length):
@@ -115,10 +122,6 @@ def test_the_disk_is_asked_ahead_for_what_is_not_in_memory_and_nobody_waits(read
         asked.append((offset, length))
 
     monkeypatch.setattr(bounded_reads, "_ask_for", ask_for)
-    reads.read_ahead(file, 0, len(DATA))
-    assert threads() == 0, "it is in memory"
-    # Linux may keep pages that a program asks it to drop.
-    monkeypatch.setattr(bounded_reads, "read_from_memory", lambda file, target, offset: 0)
     reads.read_ahead(file, 5, 2 * MIB)
     assert not asked
     comes_back.set()
