@@ -26,7 +26,7 @@ from peacefs.dataflow.connectors import FileSink, FileSource
 from peacefs.dataflow.connectors.file_formats import format_of
 from peacefs.dataflow.connectors.file_sink import FileCommitter
 from peacefs.dataflow.connectors.file_source import FileRead
-from peacefs.dataflow.connectors.file_tree import FileTree
+from peacefs.dataflow.connectors.file_tree import FileTree, FoundFile
 from peacefs.dataflow.connectors.interface import PartPlace, SinkContext
 from peacefs.protocol.errors import InvalidQuery, PeerUnreachable, QueryFailed, StartupError
 
@@ -219,6 +219,33 @@ def test_file_source_reads_each_file_once_in_order(place: str) -> None:
     second = _source(place)
     second.begin(journal)
     assert given_by(second) == given + rows(21, 21)
+
+
+def test_file_source_lists_the_directory_once_for_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backlog of files does not cost a listing for each. A file that is deleted unread is left out."""
+    for number in range(20):
+        _write(tmp_path, f"{number:02d}.jsonl", number + 1, number + 1)
+    listed: list[str] = []
+    files = FileTree.files
+
+    def counted(tree: FileTree, below: str = "") -> list[FoundFile]:
+        listed.append(below)
+        return files(tree, below)
+
+    monkeypatch.setattr(FileTree, "files", counted)
+    source = _source(tmp_path, poll_s=3600.0)
+    source.begin(None)
+    given = iter(source)
+    taken = [next(given).to_pylist()[0]["n"] for _ in range(10)]
+    assert taken == list(range(1, 11))
+    assert len(listed) == 2, "one to see that the directory is there, and one for the files"
+    (tmp_path / "10.jsonl").unlink()
+    assert next(given).num_rows == 0
+    source._reader._due_s = 0.0  # type: ignore[attr-defined]
+    assert next(given).to_pylist() == rows(12, 12)
+    given.close()  # type: ignore[attr-defined]
 
 
 def test_file_source_forgets_files_that_were_deleted(tmp_path: Path) -> None:
