@@ -16,9 +16,9 @@ from peacefs.protocol.errors import InvalidQuery, PeerTimeout, PeerUnreachable, 
 from .interface import Committer, SinkContext
 from .sink_progress import CommitRule, SinkProgress
 
-# How long a query waits for the other side when it begins.
+# How long a query waits for the external system when it begins.
 dataflow_sink_begin_s: Final = 30.0
-# The wait before the first attempt to reach the other side again. It doubles up to the maximum.
+# The wait before the first attempt to reconnect. It doubles up to the maximum.
 dataflow_sink_retry_s: Final = 0.2
 dataflow_sink_retry_s_max: Final = 5.0
 
@@ -28,10 +28,10 @@ log = logging.getLogger("peacefs.dataflow")
 class CommittingSink:
     """Rows of a sink that become visible exactly once. Subclasses choose the committer.
 
-    If the other side is away, or refuses each commit, rows wait, and the query slows down. After `patience_s` the
-    query stops and can be resumed. After each failure the committer is opened again, and says which rows it has.
-    So it makes no difference whether the failed commit took place. The driver calls all methods; the committer
-    runs on the sink's thread.
+    If the external system is away, or each commit fails, rows wait, and the query slows down. After `patience_s`
+    the query stops and can be resumed. After each failure the committer is opened again, and returns the number of
+    the last row that it has, so the outcome of the failed commit need not be known. The driver calls all methods;
+    the committer runs on the sink's thread.
     """
 
     def __init__(self, name: str, committer: Committer, rule: CommitRule, *, patience_s: float = 600.0) -> None:
@@ -49,7 +49,7 @@ class CommittingSink:
         self._thread: threading.Thread | None = None
 
     def __call__(self, rows: pa.RecordBatch) -> None:
-        """Raise InvalidQuery: a driver that knows sinks that commit calls `put`."""
+        """Raise InvalidQuery. Drivers that support committing sinks call `put` instead."""
         raise InvalidQuery(f"{self.name} commits rows with their numbers, which the peer ring lacks: use SGuard")
 
     def begin(self, context: SinkContext) -> int:
@@ -97,7 +97,7 @@ class CommittingSink:
                     self._step()
                 except (PeerUnreachable, PeerTimeout) as error:
                     self._open_again(error)
-        except BaseException as error:  # whatever the other side's library raises: the query stops
+        except BaseException as error:  # any error of the client library stops the query
             self._context.failed(error)
         finally:
             try:
@@ -106,7 +106,7 @@ class CommittingSink:
                 log.info("%s was not closed: %s", self.name, error)
 
     def _step(self) -> None:
-        """Prepare the next rows, or commit, or wait for one of these."""
+        """Prepare the next rows or commit. If neither can be done yet, wait."""
         with self._changed:
             now_s = time.monotonic()
             batch = self._progress.prepare(now_s)

@@ -34,7 +34,7 @@ _CONTROL: Final = "_peacefs"
 
 
 class _Manifest(msgspec.Struct, frozen=True):
-    """What a commit publishes: the number of its last row, and a new name for each file."""
+    """The record of one commit: the number of its last row, and its files as (staged name, final name)."""
 
     number: int
     files: list[tuple[str, str]]
@@ -161,7 +161,7 @@ class FileCommitter:
         }
 
     def _write_manifest(self, manifest: _Manifest) -> None:
-        """Commit: from here on, the files will be published whatever fails."""
+        """Commit by writing the manifest. After a failure, the next `open` publishes the files that it names."""
         name = f"{self._control}/commit-{manifest.number:018d}"
         staged = f"{self._control}/commit.staged"
         self._tree.write(staged, msgspec.json.encode(manifest))

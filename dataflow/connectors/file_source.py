@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import time as clock
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import unquote
@@ -79,6 +79,8 @@ class FileReader:
         self._rows: pa.Table | None = None
         self._stamp = ""
         self._answered_s = clock.monotonic()
+        # Unread files of the last listing, the next one last, and when to list again.
+        self._unread: list[FoundFile] = []
         self._due_s = 0.0
 
     def open(self, identity: str | None, starts: Mapping[str, PartPlace]) -> str:
@@ -94,25 +96,26 @@ class FileReader:
         return self._tree.url
 
     def take(self, places: Mapping[str, PartPlace]) -> Taken:
-        wait_s = self._due_s - clock.monotonic()
-        if wait_s > 0:
-            clock.sleep(min(wait_s, 0.5))
-            return Taken()
         try:
-            found = {each.path: each for each in self._tree.files() if not _is_hidden(each.path)}
-            self._answered_s = clock.monotonic()
-            gone = self._check(found, places)
-            wanted = min(
-                (each for each in found.values() if each.path not in places or not places[each.path].last),
-                key=lambda each: (each.path not in places, each.modified_s, each.path),
-                default=None,
-            )
-            if wanted is None:
-                self._due_s = clock.monotonic() + self._read.poll_s
-                return Taken(gone=gone, ended=not self._read.follow)
-            return Taken(self._slices(wanted, places.get(wanted.path, PartPlace(0))), gone)
+            wait_s = self._due_s - clock.monotonic()
+            gone: Sequence[str] = ()
+            if wait_s <= 0:
+                gone = self._list(places)
+                if not self._unread:
+                    return Taken(gone=gone, ended=not self._read.follow)
+            elif not self._unread:
+                clock.sleep(min(wait_s, 0.5))
+                return Taken()
+            wanted = self._unread[-1]
+            slices = self._slices(wanted, places.get(wanted.path, PartPlace(0)))
+            if slices[-1][0].last:
+                self._unread.pop()
+                if not self._unread:
+                    self._due_s = 0.0
+            return Taken(slices, gone)
         except PeerUnreachable as error:
             self._check_patience(error)
+            self._unread = []
             self._due_s = clock.monotonic() + self._read.poll_s
             return Taken()
 
@@ -137,6 +140,19 @@ class FileReader:
         self._path = self._rows = None
 
     # -- inside -------------------------------------------------------------------------------------------
+
+    def _list(self, places: Mapping[str, PartPlace]) -> list[str]:
+        """Look for unread files. Return the files that are gone. Raises QueryFailed, PeerUnreachable."""
+        found = {each.path: each for each in self._tree.files() if not _is_hidden(each.path)}
+        self._answered_s = clock.monotonic()
+        gone = self._check(found, places)
+        self._unread = sorted(
+            (each for each in found.values() if each.path not in places or not places[each.path].last),
+            key=lambda each: (each.path not in places, each.modified_s, each.path),
+            reverse=True,
+        )
+        self._due_s = clock.monotonic() + self._read.poll_s
+        return gone
 
     def _check(self, found: Mapping[str, FoundFile], places: Mapping[str, PartPlace]) -> list[str]:
         """Return the files that are gone. Raises QueryFailed for too many, changed or lost files."""
@@ -179,7 +195,7 @@ class FileReader:
             begin = end
 
     def _loaded(self, file: FoundFile) -> pa.Table:
-        """Return the rows of a file, which are kept until another file is wanted."""
+        """Return the rows of a file. The last file that was read stays in memory."""
         if self._rows is None or (self._path, self._stamp) != (file.path, file.stamp):
             self._rows = self._parsed(file)
             self._path, self._stamp = file.path, file.stamp

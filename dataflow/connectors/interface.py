@@ -1,4 +1,4 @@
-"""What a driver asks of connectors: sources that can be read again, and sinks that commit rows with a number.
+"""What a driver expects of connectors: repeatable sources, and sinks that commit rows with their number.
 
 A source consists of *parts*, such as the partitions of a topic or the files of a directory. A part is a sequence
 that can be read again from a position. A sink commits rows together with the number of the last one, so that after
@@ -18,7 +18,7 @@ from peacefs.dataflow.model.stream_type import StreamType
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Consecutive rows of one part: those from position `begin` up to, but without, position `end`."""
+    """Consecutive rows of one part, from position `begin` to before position `end`."""
 
     part: str
     begin: int
@@ -62,7 +62,7 @@ class PartReader(Protocol):
         ...
 
     def take(self, places: Mapping[str, PartPlace]) -> Taken:
-        """Return new rows. If there are none, wait for less than a second, and return nothing."""
+        """Return new rows. Wait for them for at most a second, then return an empty `Taken`."""
         ...
 
     def again(self, wanted: Slice) -> pa.RecordBatch:
@@ -84,7 +84,7 @@ class Journal(Protocol):
 
 @runtime_checkable
 class RepeatableSource(Protocol):
-    """A source that gives its rows in the same order again, from a number on."""
+    """A source that can repeat its rows in the same order, with the same numbers."""
 
     @property
     def complete(self) -> bool:
@@ -99,7 +99,7 @@ class RepeatableSource(Protocol):
         ...
 
     def released(self, number: int) -> None:
-        """Note that rows up to a number are never asked for again. Called from another thread."""
+        """Forget rows up to `number`: the query will not need them again. Called from another thread."""
         ...
 
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
@@ -151,7 +151,7 @@ class SinkContext:
     """What a driver tells a sink that commits."""
 
     opening: SinkOpening
-    #: Commit within this, so that no two drivers commit. Raises RunSuperseded.
+    #: Runs a commit while no other driver can commit. Raises RunSuperseded if a younger driver has taken over.
     fenced: Callable[[Callable[[], None]], None]
     #: Called from the thread of the sink with the number of the last committed row.
     committed: Callable[[int], None]

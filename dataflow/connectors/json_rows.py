@@ -48,7 +48,7 @@ def read_rows(values: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def read_readable_rows(values: Sequence[bytes], schema: pa.Schema) -> tuple[pa.RecordBatch, list[int], list[str]]:
-    """Read the values that are rows. Also return the indices of those that are, and why the others are not."""
+    """Read rows, and skip bad values. Return the rows, their indices in `values`, and an error per bad value."""
     if not values:
         return pa.RecordBatch.from_pylist([], schema=schema), [], []
     try:

@@ -28,7 +28,7 @@ from .parted_source import PartedSource
 
 # Maximum number of rows that are taken, and remembered, at once.
 kafka_take_rows_max: Final = 20_000
-# When so many bytes wait for rows of other partitions to be read again, partitions with such messages are paused.
+# Partitions with waiting messages are paused when messages of this size in total wait.
 kafka_waiting_bytes_max: Final = 128 * MIB
 # How often new partitions are looked for, and whether the broker is there if nothing comes.
 kafka_look_s: Final = 10.0
@@ -87,7 +87,7 @@ class KafkaSource(PartedSource):
 
     @property
     def skipped(self) -> int:
-        """Number of messages that were skipped because they are no rows, with those that were read again."""
+        """Number of bad messages that were skipped. Messages that are read again count again."""
         return self._rows.skipped
 
 
@@ -105,9 +105,9 @@ class KafkaReader:
         self._waiting: defaultdict[int, deque[Any]] = defaultdict(deque)
         self._waiting_bytes = 0
         self._paused: set[int] = set()
-        # Where each partition begins that the query has not read yet.
+        # The first offset of each partition that is not in the journal yet.
         self._new: dict[int, int] = {}
-        # Partitions that were read to the end that they had then.
+        # Partitions whose end has been reached, without messages since.
         self._at_end: set[int] = set()
         self._partitions: list[int] = []
         self._consumer: Any = None
@@ -152,7 +152,7 @@ class KafkaReader:
 
     def take(self, places: Mapping[str, PartPlace]) -> Taken:
         if self._new:
-            # Remembered before rows come: a query that is resumed must not begin at a later end.
+            # Journal the offsets before rows arrive. Otherwise start='latest' would skip rows after a resume.
             begun = [Slice(str(each), offset, offset, 0) for each, offset in sorted(self._new.items())]
             self._new = {}
             return Taken([(each, self._kind.empty()) for each in begun])

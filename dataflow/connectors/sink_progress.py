@@ -11,7 +11,7 @@ import pyarrow as pa
 from peacefs.dataflow.model.batches import Batch
 from peacefs.protocol.limits import MIB
 
-# Commit when so many bytes are prepared, without waiting for the interval.
+# Number of prepared bytes that are committed without waiting for the interval.
 dataflow_commit_bytes_max: Final = 32 * MIB
 
 
@@ -80,11 +80,11 @@ class SinkProgress:
         return max(self._since_s + self._rule.interval_s - now_s, 0.0)
 
     def commit(self) -> None:
-        """Note that all prepared rows are committed."""
+        """Mark all prepared rows as committed."""
         self.restart(self._prepared)
 
     def restart(self, committed: int) -> None:
-        """Begin again after a number: later rows wait to be prepared."""
+        """Set the last committed row. All rows after it wait to be prepared again."""
         assert committed >= self.committed, f"row {self.committed} was committed, and now only {committed} are"
         self.committed = self._prepared = committed
         self._prepared_bytes = 0

@@ -27,7 +27,7 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 class SourceHistory:
-    """The slices that a source has given and that may be wanted again, and how far each part was read."""
+    """The slices that a resumed query may need again, and how far each part was read."""
 
     def __init__(self, identity: str | None = None, before: int = 0) -> None:
         self.identity = identity
@@ -51,7 +51,7 @@ class SourceHistory:
 
     @property
     def starts(self) -> Mapping[str, PartPlace]:
-        """Where each part has to be read from, so that all slices come again."""
+        """Where to begin reading each part, so that all slices can be read again."""
         firsts: dict[str, PartPlace] = {}
         for each in self._slices:
             firsts.setdefault(each.part, PartPlace(each.begin, each.stamp))

@@ -27,7 +27,7 @@ from .run_records import RunRecords
 
 
 class _SinkRecord(msgspec.Struct, frozen=True):
-    """What a driver remembers of a sink that commits: who it is there, and whether it has begun."""
+    """What a driver stores about a committing sink: the query's identity there, and whether the sink has begun."""
 
     instance: str
     begun: bool
@@ -102,7 +102,7 @@ class EdgeConnectors:
         return True
 
     def flush(self, name: str) -> None:
-        """Let a sink that commits do so soon: it has got its last row."""
+        """Tell a committing sink that it has its last row."""
         self._sinks[name].flush()
 
     def released(self, number: Callable[[str], int]) -> None:
@@ -135,7 +135,7 @@ class EdgeConnectors:
 
 
 def _read(journal: Journal | None) -> _SinkRecord:
-    """Return what is known of a sink. If nothing is, give it an identity, durably."""
+    """Return the record of a sink. For a new sink, choose an identity and write it durably."""
     stored = None if journal is None else journal.read()
     if stored is not None:
         try:

@@ -18,7 +18,7 @@ import pyarrow.dataset
 import pyarrow.json
 import pyarrow.parquet
 import pytest
-from support.connector_rows import KIND, MemoryJournal, as_json, batch, opening, rows
+from support.connector_rows import KIND, MemoryJournal, as_json, batch, given_by, opening, rows
 from support.waiting import PATIENCE_S
 
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -26,7 +26,7 @@ from peacefs.dataflow.connectors import FileSink, FileSource
 from peacefs.dataflow.connectors.file_formats import format_of
 from peacefs.dataflow.connectors.file_sink import FileCommitter
 from peacefs.dataflow.connectors.file_source import FileRead
-from peacefs.dataflow.connectors.file_tree import FileTree
+from peacefs.dataflow.connectors.file_tree import FileTree, FoundFile
 from peacefs.dataflow.connectors.interface import PartPlace, SinkContext
 from peacefs.protocol.errors import InvalidQuery, PeerUnreachable, QueryFailed, StartupError
 
@@ -37,10 +37,6 @@ _NAMES = itertools.count()
 def _source(url: object, format: Any = "jsonl", **read: Any) -> FileSource:
     given = FileRead(**{"follow": False, "poll_s": 0.01, **read})
     return FileSource(str(url), _SCHEMA, time="at", format=format, read=given)
-
-
-def _given(source: FileSource) -> list[dict[str, Any]]:
-    return [row for each in source for row in each.to_pylist()]
 
 
 def _write(directory: Path, name: str, first: int, last: int) -> None:
@@ -201,7 +197,7 @@ def test_file_formats_are_those_of_duckdb(tmp_path: Path, format: str) -> None:
     options = ", header = true, allow_quoted_nulls = false" if format == "csv" else ""
     found = duckdb.sql(f"select user, n from {read}('{tmp_path}/*.{format}'{options}) order by n").fetchall()
     assert found == [(row["user"], row["n"]) for row in given]
-    assert _given(_source(tmp_path, format)) == given
+    assert given_by(_source(tmp_path, format)) == given
 
 
 @pytest.mark.cluster
@@ -216,13 +212,40 @@ def test_file_source_reads_each_file_once_in_order(place: str) -> None:
     journal = MemoryJournal()
     first_source = _source(place)
     assert first_source.begin(journal) == 0
-    given = _given(first_source)
+    given = given_by(first_source)
     assert sorted(row["n"] for row in given) == list(range(1, 21))
     with files.open(f"{root}/c.jsonl", "wb") as file:
         file.write(as_json(rows(21, 21)[0]))
     second = _source(place)
     second.begin(journal)
-    assert _given(second) == given + rows(21, 21)
+    assert given_by(second) == given + rows(21, 21)
+
+
+def test_file_source_lists_the_directory_once_for_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backlog of files does not cost a listing for each. A file that is deleted unread is left out."""
+    for number in range(20):
+        _write(tmp_path, f"{number:02d}.jsonl", number + 1, number + 1)
+    listed: list[str] = []
+    files = FileTree.files
+
+    def counted(tree: FileTree, below: str = "") -> list[FoundFile]:
+        listed.append(below)
+        return files(tree, below)
+
+    monkeypatch.setattr(FileTree, "files", counted)
+    source = _source(tmp_path, poll_s=3600.0)
+    source.begin(None)
+    given = iter(source)
+    taken = [next(given).to_pylist()[0]["n"] for _ in range(10)]
+    assert taken == list(range(1, 11))
+    assert len(listed) == 2, "one to see that the directory is there, and one for the files"
+    (tmp_path / "10.jsonl").unlink()
+    assert next(given).num_rows == 0
+    source._reader._due_s = 0.0  # type: ignore[attr-defined]
+    assert next(given).to_pylist() == rows(12, 12)
+    given.close()  # type: ignore[attr-defined]
 
 
 def test_file_source_forgets_files_that_were_deleted(tmp_path: Path) -> None:
@@ -234,7 +257,7 @@ def test_file_source_forgets_files_that_were_deleted(tmp_path: Path) -> None:
         before = source.begin(journal)
         assert before == number
         source.released(number)
-        assert [row["n"] for row in _given(source)] == [number + 1]
+        assert [row["n"] for row in given_by(source)] == [number + 1]
         source.released(number + 1)
         source._note(source._history, source._reader.take(source._history.places))  # type: ignore[arg-type, union-attr]
         (directory / "again.jsonl").unlink()
@@ -252,7 +275,7 @@ def test_file_source_does_not_forget_files_that_it_cannot_list(tmp_path: Path) -
     _write(directory, "one.jsonl", 1, 5)
     source = _source(directory)
     source.begin(journal)
-    assert len(_given(source)) == 5
+    assert len(given_by(source)) == 5
     directory.rename(kept)
     directory.symlink_to(directory)
     with pytest.raises(OSError, match="symbolic links"):
@@ -265,7 +288,7 @@ def test_file_source_does_not_forget_files_that_it_cannot_list(tmp_path: Path) -
     kept.rename(directory)
     again = _source(directory)
     again.begin(journal)
-    assert _given(again) == rows(1, 5)
+    assert given_by(again) == rows(1, 5)
 
 
 def test_file_sink_goes_on_though_its_readers_delete_files(tmp_path: Path) -> None:
@@ -290,7 +313,7 @@ def test_file_source_takes_columns_from_directories(tmp_path: Path) -> None:
     sink.open(opening(fresh=True))
     sink.append(1, batch(1, 20))
     sink.commit(20)
-    assert sorted(_given(_source(tmp_path, "parquet")), key=lambda row: row["n"]) == rows(1, 20)
+    assert sorted(given_by(_source(tmp_path, "parquet")), key=lambda row: row["n"]) == rows(1, 20)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +335,7 @@ def test_file_source_takes_columns_from_directories(tmp_path: Path) -> None:
 def test_file_that_cannot_be_read_is_named(tmp_path: Path, format: str, text: str, says: str) -> None:
     (tmp_path / f"bad.{format}").write_text(text)
     with pytest.raises(QueryFailed, match=says) as failed:
-        _given(_source(tmp_path, format))
+        given_by(_source(tmp_path, format))
     assert "\n" not in str(failed.value)
 
 
@@ -321,7 +344,7 @@ def test_file_whose_name_is_not_utf_8_is_named(tmp_path: Path) -> None:
     source = _source(tmp_path)
     source.begin(MemoryJournal())
     with pytest.raises(QueryFailed, match=r"'\\udcff.jsonl' in .* is no name in UTF-8: rename the file"):
-        _given(source)
+        given_by(source)
 
 
 def test_file_source_refuses_changed_lost_and_too_many_files(tmp_path: Path) -> None:
@@ -329,21 +352,21 @@ def test_file_source_refuses_changed_lost_and_too_many_files(tmp_path: Path) -> 
     _write(tmp_path, "one.jsonl", 1, 5)
     source = _source(tmp_path)
     source.begin(journal)
-    assert len(_given(source)) == 5
+    assert len(given_by(source)) == 5
     (tmp_path / "one.jsonl").write_bytes(as_json(rows(9, 9)[0]))
     changed = _source(tmp_path)
     changed.begin(journal)
     with pytest.raises(QueryFailed, match=r"one.jsonl in .* has changed since it was read"):
-        _given(changed)
+        given_by(changed)
     (tmp_path / "one.jsonl").unlink()
     lost = _source(tmp_path)
     lost.begin(journal)
     with pytest.raises(QueryFailed, match=r"one.jsonl in .* is gone, and the query needs its rows again"):
-        _given(lost)
+        given_by(lost)
     for number in range(4):
         _write(tmp_path, f"{number}.jsonl", number, number)
     with pytest.raises(QueryFailed, match="has 4 files, and the source remembers 3"):
-        _given(_source(tmp_path, files_max=3))
+        given_by(_source(tmp_path, files_max=3))
 
 
 def test_file_places_that_cannot_be_used_are_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.connector_rows import KIND, MemoryJournal, as_json, batch, opening, rows
+from support.connector_rows import KIND, MemoryJournal, as_json, batch, given_by, opening, rows
 from support.kafka import KafkaBroker
 from support.waiting import wait_until
 
@@ -32,10 +32,6 @@ def _source(broker: KafkaBroker, topic: str, **read: Any) -> KafkaSource:
 
 def _numbers(broker: KafkaBroker, topic: str) -> list[int]:
     return sorted(json.loads(value)["n"] for value in broker.read_committed(topic))
-
-
-def _given(source: KafkaSource) -> list[dict[str, Any]]:
-    return [row for each in source for row in each.to_pylist()]
 
 
 def test_kafka_sink_commits_rows_with_their_number(broker: KafkaBroker) -> None:
@@ -83,22 +79,22 @@ def test_kafka_source_gives_the_same_rows_again(broker: KafkaBroker) -> None:
     journal = MemoryJournal()
     first = _source(broker, "replayed")
     assert first.begin(journal) == 0
-    given = _given(first)
+    given = given_by(first)
     assert sorted(row["n"] for row in given) == list(range(1, 61))
     assert [row for row in rows(1, 60) if row in given] == rows(1, 60)
     broker.write("replayed", [as_json(each) for each in rows(61, 65)])
     second = _source(broker, "replayed")
     assert second.begin(journal) == 0
-    assert _given(second) == given + rows(61, 65)
+    assert given_by(second) == given + rows(61, 65)
     second.released(60)
     broker.write("replayed", [as_json(each) for each in rows(66, 70)])
     third = _source(broker, "replayed")
     third.begin(journal)
     third.released(65)
-    assert _given(third)[-5:] == rows(66, 70)
+    assert given_by(third)[-5:] == rows(66, 70)
     fourth = _source(broker, "replayed")
     assert fourth.begin(journal) >= 20, "slices that nobody needs are dropped"
-    assert _given(fourth)[-5:] == rows(66, 70)
+    assert given_by(fourth)[-5:] == rows(66, 70)
 
 
 def test_kafka_source_resumes_where_it_began_and_reads_added_partitions_whole(
@@ -110,19 +106,19 @@ def test_kafka_source_resumes_where_it_began_and_reads_added_partitions_whole(
     journal = MemoryJournal()
     first = _source(broker, "grown", start="latest")
     first.begin(journal)
-    assert _given(first) == []
+    assert given_by(first) == []
     broker.write("grown", [as_json(each) for each in rows(4, 6)], partition=1)
     broker.add_partitions("grown", 3)
     broker.write("grown", [as_json(each) for each in rows(7, 9)], partition=2)
     second = _source(broker, "grown", start="latest")
     second.begin(journal)
-    assert sorted(row["n"] for row in _given(second)) == [4, 5, 6, 7, 8, 9]
+    assert sorted(row["n"] for row in given_by(second)) == [4, 5, 6, 7, 8, 9]
     third = _source(broker, "grown", start="latest")
     third.begin(journal)
     broker.add_partitions("grown", 4)
     broker.write("grown", [as_json(each) for each in rows(10, 12)], partition=3)
     third._reader._looked_s = 0.0  # type: ignore[attr-defined]
-    assert sorted(row["n"] for row in _given(third)) == list(range(4, 13))
+    assert sorted(row["n"] for row in given_by(third)) == list(range(4, 13))
 
 
 def test_kafka_source_pauses_partitions_that_wait(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,14 +128,14 @@ def test_kafka_source_pauses_partitions_that_wait(broker: KafkaBroker, monkeypat
     journal = MemoryJournal()
     first = _source(broker, "waiting")
     first.begin(journal)
-    assert _given(first) == rows(1, 200)
+    assert given_by(first) == rows(1, 200)
     broker.write("waiting", [as_json(each) for each in rows(1001, 4000)], partition=0)
     broker.write("waiting", [as_json(each) for each in rows(201, 400)], partition=1)
     monkeypatch.setattr("peacefs.dataflow.connectors.kafka_source.kafka_waiting_bytes_max", 10_000)
     monkeypatch.setattr("peacefs.dataflow.connectors.kafka_source.kafka_take_rows_max", 100)
     second = _source(broker, "waiting")
     second.begin(journal)
-    given = _given(second)
+    given = given_by(second)
     assert given[:200] == rows(1, 200)
     assert [row["n"] for row in given if row["n"] > 1000] == list(range(1001, 4001))
     assert [row["n"] for row in given if row["n"] <= 1000] == list(range(1, 401))
@@ -153,7 +149,7 @@ def test_kafka_source_reads_committed_messages_only(broker: KafkaBroker) -> None
     sink.commit(5)
     sink.append(6, batch(6, 9))
     sink._producer.flush(10)
-    assert [row["n"] for row in _given(_source(broker, "half"))] == [1, 2, 3, 4, 5]
+    assert [row["n"] for row in given_by(_source(broker, "half"))] == [1, 2, 3, 4, 5]
     sink.close()
 
 
@@ -168,7 +164,7 @@ def test_kafka_source_takes_key_and_timestamp_from_the_message(broker: KafkaBrok
         columns={"user": "key", "at": "timestamp"},
         read=KafkaRead(follow=False),
     )
-    (row,) = _given(source)
+    (row,) = given_by(source)
     assert (row["user"], row["n"]) == ("anna", 4)
     assert row["at"].year >= 2024
 
@@ -179,9 +175,9 @@ def test_kafka_source_stops_at_a_message_that_is_no_row(broker: KafkaBroker) -> 
     good = [as_json(each) for each in rows(1, 3)]
     broker.write("bad", [good[0], b'{"n": "many"}', good[1], b"{}{}", good[2], b""])
     with pytest.raises(QueryFailed, match=r"message 1 of partition 0 of topic 'bad' .* is no row: .*skip"):
-        _given(_source(broker, "bad"))
+        given_by(_source(broker, "bad"))
     source = _source(broker, "bad", bad="skip")
-    assert [row["n"] for row in _given(source)] == [1, 2, 3]
+    assert [row["n"] for row in given_by(source)] == [1, 2, 3]
     assert source.skipped == 3
 
 
@@ -196,9 +192,9 @@ def test_kafka_text_that_is_not_utf_8_is_refused(broker: KafkaBroker) -> None:
         source = KafkaSource(broker.servers, "bytes", _SCHEMA, time="at", columns=columns, read=read)
         if bad == "stop":
             with pytest.raises(QueryFailed, match=r"message 0 of partition 0 .* is no row: its key is not UTF-8"):
-                _given(source)
+                given_by(source)
         else:
-            assert [(row["user"], row["n"]) for row in _given(source)] == [("ü", 2)]
+            assert [(row["user"], row["n"]) for row in given_by(source)] == [("ü", 2)]
             assert source.skipped == 1
 
 
@@ -251,7 +247,7 @@ def test_kafka_source_refuses_rows_that_are_gone(broker: KafkaBroker) -> None:
     journal = MemoryJournal()
     source = _source(broker, "short")
     source.begin(journal)
-    assert len(_given(source)) == 10
+    assert len(given_by(source)) == 10
     admin = AdminClient({"bootstrap.servers": broker.servers})
     for deleted in admin.delete_records([TopicPartition("short", 0, 5)]).values():
         deleted.result(60)

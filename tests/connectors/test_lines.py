@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from support.connector_rows import MemoryJournal, as_json, rows
+from support.connector_rows import MemoryJournal, as_json, given_by, rows
 from support.etcd import free_ports
 
 from peacefs.dataflow.connectors import HttpSource, SocketSource
@@ -37,7 +37,7 @@ def test_socket_source_counts_what_it_has_given() -> None:
         port = _served(b"\n".join(as_json(each) for each in rows(first, first + 9)))
         source = SocketSource("127.0.0.1", port, _SCHEMA, time="at")
         assert source.begin(journal) == first - 1
-        assert [row for each in source for row in each.to_pylist()] == rows(first, first + 9)
+        assert given_by(source) == rows(first, first + 9)
 
 
 def test_socket_source_refuses_what_is_no_row() -> None:

@@ -26,6 +26,10 @@ def batch(first: int, last: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows(first, last), schema=KIND.schema)
 
 
+def given_by(source: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for each in source for row in each.to_pylist()]
+
+
 def as_json(row: Mapping[str, Any]) -> bytes:
     return json.dumps({**row, "at": row["at"].isoformat()}).encode()
 
