@@ -98,7 +98,7 @@ class _RunNow:
 
 
 class _Coordinator:
-    """The parts of a coordinator that serve frames, with connected clients."""
+    """A coordinator without sockets, background tasks or a disk, and connections of clients to it."""
 
     def __init__(self, signer: Signer) -> None:
         metadata = store_in_memory()

@@ -38,7 +38,7 @@ from .operations.context import OperationContext
 from .operations.durability.commits import Commits
 from .operations.durability.durable_answers import DurableAnswers
 from .operations.files import Files
-from .operations.supervision import SupervisionService
+from .operations.queries.supervision import SupervisionService
 from .operations.waiters import Wait, wait_on_loop
 from .rpc.agent_service import AgentService
 from .rpc.audited_calls import AuditedRpc

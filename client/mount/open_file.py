@@ -93,9 +93,10 @@ class OpenFile:
 
     @property
     def has_changes(self) -> bool:
-        """True if local processes must read through this object instead of a version."""
+        """True if local processes must read through this object instead of a version, also to see its error."""
         content = self._content
-        return content is not None and not (content.staged_from is None and content.stream is None)
+        is_changed = content is not None and not (content.staged_from is None and content.stream is None)
+        return is_changed or self._fault is not None
 
     def read_into(self, offset: int, target: memoryview) -> int | None:
         """Read the changed content. Return None without local changes: the handle then reads its version."""

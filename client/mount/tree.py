@@ -207,8 +207,9 @@ class MountedTree:
         with file.lock:
             if handle.reader is None or handle.generation != file.generation:
                 fresh = VersionReader(self._files.open(file.path), self._ahead)
-                handle.generation = file.generation
                 handle.read_through(fresh)
+                # After the reader, because `read_block` looks at both without the lock.
+                handle.generation = file.generation
                 return fresh
             return handle.reader
 

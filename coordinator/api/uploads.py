@@ -2,7 +2,7 @@
 
 A page may send requests only to its own origin (decision 32), so a page of the coordinator cannot follow CREATE's
 redirect to a datanode. With `data=true`, Hadoop HttpFS's parameter, the coordinator follows it for the page. Other
-clients should not use this: their data would pass the coordinator. So size and number are limited.
+clients should not use this, because their data would pass through the coordinator. Size and number are limited.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ uploads_max: Final = 4
 uploads_per_client_max: Final = 2
 # How long an upload waits for the next bytes of the browser, and for the datanode.
 upload_idle_timeout_s: Final = 60.0
-# An upload that is slower on average loses its place. Otherwise, a byte a minute would keep it.
+# Minimum average rate. A slower upload is given up, because it would occupy one of the few places.
 upload_bytes_per_s_min: Final = 16 * KIB
 _ANSWER_BYTES_MAX: Final = 64 * KIB
 
@@ -46,7 +46,7 @@ def has_data(scope: Scope) -> bool:
 
 
 class Uploads:
-    """Passes bodies on, piece by piece: an upload holds one piece in memory. Used from one event loop only."""
+    """Streams uploads to datanodes. Limits their number and length. Used from one event loop only."""
 
     def __init__(self, tls: TlsIdentity | None, bytes_max: int = upload_bytes_max) -> None:
         self._tls = tls
@@ -77,7 +77,7 @@ class Uploads:
         """Return the length of the body. Raises BadRequest if it is unknown or over the limit."""
         told = header(scope, b"content-length")
         if told is None:
-            raise BadRequest("an upload says its length: send a Content-Length")
+            raise BadRequest("the length of the upload is unknown: send a Content-Length")
         if int(told) > self._bytes_max:
             raise BadRequest(
                 f"an upload of {told} bytes is over the limit of {self._bytes_max}: use peacefs put, or a mount"
@@ -115,7 +115,8 @@ class Uploads:
 async def _send(receive: Receive, body: asyncio.StreamWriter, reading: asyncio.Future[bytes]) -> None:
     """Send the request's body, until the datanode answers.
 
-    Raises BadRequest if the client leaves or is too slow, TimeoutError if the datanode is, ConnectionError.
+    Raises BadRequest if the client disconnects or is too slow, TimeoutError if the datanode is too slow, and
+    ConnectionError.
     """
     loop = asyncio.get_running_loop()
     began_s, sent, is_more = loop.time(), 0, True
@@ -138,7 +139,7 @@ async def _send(receive: Receive, body: asyncio.StreamWriter, reading: asyncio.F
 
 
 async def _read_answer(answers: asyncio.StreamReader) -> bytes:
-    """Return what the datanode answers until it closes the connection, in whatever pieces it comes."""
+    """Return everything that the datanode sends until it closes the connection, up to a limit."""
     answer = b""
     with contextlib.suppress(OSError):
         while piece := await answers.read(_ANSWER_BYTES_MAX - len(answer)):

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from peacefs.coordinator.operations.access_times import AccessTimes
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.operations.supervision import SupervisionService
+from peacefs.coordinator.operations.queries.supervision import SupervisionService
 from peacefs.protocol.errors import ServiceUnready
 
 from .chunk_loading import ChunkLoading

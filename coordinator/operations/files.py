@@ -24,8 +24,8 @@ from .names import Names
 from .open_files import OpenFiles
 from .placement import ChunkPlacer
 from .probing import ProbeOperations
-from .query_reports import QueryReports
-from .query_runs import QueryRuns
+from .queries.query_reports import QueryReports
+from .queries.query_runs import QueryRuns
 from .quotas import QuotaOperations
 from .read import ReadOperations
 from .read_grants import ReadGrantService

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peacefs.coordinator.failover.leadership import Leadership
-from peacefs.coordinator.operations.supervision import SupervisionService
+from peacefs.coordinator.operations.queries.supervision import SupervisionService
 from peacefs.protocol.errors import PeacefsError, ProtocolViolation, Standby
 from peacefs.protocol.messages import AgentBeat, Failure, Message
 

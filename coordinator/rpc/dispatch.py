@@ -204,28 +204,30 @@ class OpenCall(Watched):
         door = self._origin.door
         if door is not None and not door.may_answer:
             return asyncio.get_running_loop().create_task(self.carry_out())
-        try:
-            steps = self._steps()
-            waited = self.step(steps.send, None)
-        except StopIteration as stop:
-            return self._reply_of(stop.value)
-        except Exception as error:
-            return self._failure(error)
-        return asyncio.get_running_loop().create_task(self._continue(steps, waited))
+        begun = self._begin()
+        return begun if isinstance(begun, Message) else asyncio.get_running_loop().create_task(begun)
 
     async def carry_out(self) -> Message:
         """Carry the whole call out. Return the reply that `finish` takes."""
-        try:
-            door = self._origin.door
-            if door is not None and not door.may_answer:
+        door = self._origin.door
+        if door is not None and not door.may_answer:
+            try:
                 await door.pass_through()
+            except Exception as error:
+                return self._failure(error)
+        begun = self._begin()
+        return begun if isinstance(begun, Message) else await begun
+
+    def _begin(self) -> Message | Coroutine[Any, Any, Message]:
+        """Carry the call out up to its first wait. Return the reply, or a coroutine that continues the call."""
+        try:
             steps = self._steps()
             waited = self.step(steps.send, None)
         except StopIteration as stop:
             return self._reply_of(stop.value)
         except Exception as error:
             return self._failure(error)
-        return await self._continue(steps, waited)
+        return self._continue(steps, waited)
 
     def _steps(self) -> Coroutine[Any, Any, Any]:
         """Return the coroutine that carries the call out. Raises Unauthenticated, AccessDenied."""

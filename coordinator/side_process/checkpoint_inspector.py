@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.operations.query_reports import QueryReports
-from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.operations.queries.query_reports import QueryReports
+from peacefs.coordinator.operations.queries.query_runs import QueryRuns
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.errors import BadRequest, Unsupported, from_wire
 from peacefs.protocol.limits import checkpoint_look_timeout_s

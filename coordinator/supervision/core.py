@@ -103,7 +103,7 @@ class SupervisedQuery:
 
 @dataclass(slots=True)
 class Supervision:
-    """All queries and agents. `operations/supervision` drives it, `CoordinatorCore` owns it.
+    """All queries and agents. `operations/queries/supervision` drives it, `CoordinatorCore` owns it.
 
     Commit the records that methods return before telling an agent or user of them. A query has at most one run,
     and gets the next one only when the run before has ended.

@@ -123,7 +123,7 @@ class Links:
             # Reported below, like an end.
             log.debug("no connection to %s: %s", lane[0], fault)
         except Exception as error:
-            # Not when the task is collected: its messages would be lost without a word until then.
+            # Report this now: asyncio would report it only when it collects the task.
             context = {"message": f"messages to {lane[0]!r} cannot be sent", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
         finally:

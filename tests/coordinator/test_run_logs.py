@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator.operations.run_logs import RunLogs
+from peacefs.coordinator.operations.queries.run_logs import RunLogs
 from peacefs.coordinator.operations.waiters import wait_on_loop
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.messages import RunLogTail, WantedLog

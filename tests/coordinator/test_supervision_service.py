@@ -19,10 +19,10 @@ from peacefs.coordinator.metadata.sqlite.store import open_store
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.checkpoint_locality import find_locality
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.query_runs import QueryRuns
-from peacefs.coordinator.operations.supervision import SupervisionService
+from peacefs.coordinator.operations.queries.checkpoint_locality import find_locality
+from peacefs.coordinator.operations.queries.query_runs import QueryRuns
+from peacefs.coordinator.operations.queries.supervision import SupervisionService
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk

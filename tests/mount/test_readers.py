@@ -99,3 +99,24 @@ def test_reader_that_another_thread_has_replaced_still_reads_its_version(
     for at in (2, 3, 0):
         assert reader.read_into(at * _MIB, room) == _MIB
         assert room == content[at * _MIB : (at + 1) * _MIB]
+
+
+def test_reader_with_blocks_ahead_gets_the_error_of_a_failed_write(
+    files: PeaceFileSystem, home: str, tmp_path: Path, ahead: ReadAhead
+) -> None:
+    content = random.Random(4).randbytes(4 * _MIB)
+    files.write(f"{home}/file", content)
+    tree = MountedTree(files, StagingRoom(tmp_path, 8 * _MIB), os.getuid())
+    writing = tree.open(f"{home}/file", os.O_RDWR, _ME)
+    tree.truncate(f"{home}/file", 4 * _MIB - 1, writing, _ME)
+    reading = tree.open(f"{home}/file", os.O_RDONLY, _ME)
+    for at in range(2):
+        assert tree.read_block(reading, at * _MIB, _MIB).view == content[at * _MIB : (at + 1) * _MIB]
+    # Another machine replaces the file, so its content cannot be staged for a write in its middle.
+    files.write(f"{home}/file", b"short", overwrite=True)
+    with pytest.raises(OSError, match="changed by another machine"):
+        tree.write(writing, 5, b"middle", _ME)
+    with pytest.raises(OSError, match="changed by another machine"):
+        tree.read_block(reading, 2 * _MIB, _MIB)
+    tree.release(reading)
+    tree.release(writing)

@@ -15,7 +15,7 @@ from support.spoken_link import SIGNER, Datanode
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.failover.leadership import Leadership
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.operations.supervision import SupervisionService
+from peacefs.coordinator.operations.queries.supervision import SupervisionService
 from peacefs.coordinator.rpc.agent_service import AgentService
 from peacefs.coordinator.rpc.coordinator_news import CoordinatorNews
 from peacefs.coordinator.rpc.datanode_calls import DatanodeCalls

@@ -9,8 +9,8 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
-from peacefs.coordinator.operations.query_reports import QueryReports
-from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.operations.queries.query_reports import QueryReports
+from peacefs.coordinator.operations.queries.query_runs import QueryRuns
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.decoding import UNREADABLE

@@ -20,7 +20,7 @@ from peacefs.coordinator.api.views.peace import peace_view
 from peacefs.coordinator.api.views.visible import visible_peace, visible_status
 from peacefs.coordinator.limits import grant_history_s
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.operations.supervision import SupervisionService
+from peacefs.coordinator.operations.queries.supervision import SupervisionService
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.asgi import client_host
 from peacefs.protocol.callers.caller import caller_of

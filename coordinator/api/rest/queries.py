@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
 from peacefs.coordinator.metadata.model import QueryRecord
-from peacefs.coordinator.operations.supervision import SupervisionService
+from peacefs.coordinator.operations.queries.supervision import SupervisionService
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.limits import supervised_restarts_default
 

@@ -16,8 +16,8 @@ from support import checkpoints as made
 from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.coordinator.operations.query_reports import QueryReports
-from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.operations.queries.query_reports import QueryReports
+from peacefs.coordinator.operations.queries.query_runs import QueryRuns
 from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, Unsupported

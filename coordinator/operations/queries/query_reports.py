@@ -15,11 +15,10 @@ from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import check_writer, find_existing
 from peacefs.coordinator.namespace.snapshots import changeable_path
+from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.values.query_reports import QueryReport
-
-from .context import OperationContext
-from .viewer import Viewer
 
 # Maximum number of drivers' reports that the coordinator remembers.
 reports_remembered_max: Final = 1000

@@ -23,13 +23,12 @@ from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.resolution import check_writer, described, find_existing
 from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, run_once
 from peacefs.coordinator.namespace.snapshots import changeable_path
+from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.operations.temporary_files import path_of
+from peacefs.coordinator.operations.viewer import Viewer
 from peacefs.protocol.errors import AccessDenied, BadRequest
 from peacefs.protocol.ids import show
 from peacefs.protocol.values.query_runs import RunStatus
-
-from .context import OperationContext
-from .temporary_files import path_of
-from .viewer import Viewer
 
 # Limits: roots per answer, roots examined per turn, bytes of a host's name.
 runs_listed_max: Final = 10_000
