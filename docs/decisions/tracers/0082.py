@@ -1,7 +1,7 @@
 from peacefs.datanode.hdfs.packet_acks import PacketAcks, unacknowledged_bytes
 
 packet = 64_512
-acks = PacketAcks()
+acks = PacketAcks(block_bytes=1 << 27)
 for number in range(40):
     acks.came(number, (number + 1) * packet, packet)
 forwarded = 10 * packet
