@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from oracles.file_tree import FileTree
-from support.long_runs import often
+from support.long_runs import IS_LONG, often
 from support.ways_to_read import HadoopWay, Way, ways_to_read
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -29,7 +29,7 @@ def ways(shared_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory)
     """Yield all ways; Hadoop's client only with PEACEFS_LONG, because it starts a JVM."""
     with ExitStack() as stack:
         ways = stack.enter_context(ways_to_read(shared_cluster.http_address))
-        if often(0, 1):
+        if IS_LONG:
             from support.stock_hadoop import running_gateway, running_hadoop
 
             gateway = stack.enter_context(running_gateway(tmp_path_factory.mktemp("java")))

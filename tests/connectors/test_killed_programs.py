@@ -24,7 +24,6 @@ from support.waiting import PATIENCE_S, wait_until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 _TESTS = Path(__file__).parent.parent
-_LONG = os.environ.get("PEACEFS_LONG") == "1"
 #: Longer than the transaction timeout of `connector_query.py`.
 _OUTAGE_S = 5.0
 
@@ -97,7 +96,7 @@ def _wait_rows(program: Program, read: Any, count: int) -> None:
     wait_until(there, f"{count} rows")
 
 
-@pytest.mark.skipif(not _LONG, reason="PEACEFS_LONG=1 has it")
+@pytest.mark.long("minutes of kills")
 def test_kafka_rows_come_once_though_program_nodes_and_broker_are_killed(tmp_path: Path) -> None:
     """Each user's running total is right, and each row is there once, in a plain consumer's eyes.
 
@@ -170,7 +169,7 @@ def test_files_come_once_though_the_program_is_killed(tmp_path: Path) -> None:
     assert set(found) == totals(rows(1, (rounds + 1) * per_file))
 
 
-@pytest.mark.skipif(not _LONG, reason="PEACEFS_LONG=1 has it")
+@pytest.mark.long("minutes of kills")
 def test_delta_versions_come_once_though_the_program_is_killed(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     source, table = tmp_path / "in", tmp_path / "table"

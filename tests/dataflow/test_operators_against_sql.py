@@ -14,7 +14,7 @@ from oracles import sql_streams as sql
 from oracles.exact_aggregates import key_of
 from simulation.seeds import seeds
 from support.judged_operators import BINARY, UNARY, Judged, outer, outer_sql
-from support.long_runs import often
+from support.long_runs import IS_LONG, often
 
 from benchmarks.dataflows.failures import Kill
 from benchmarks.dataflows.outcome import Outcome
@@ -186,7 +186,7 @@ def test_outer_join_with_partners_on_one_side_in_time_gives_the_rows_that_sql_gi
 
 
 @pytest.mark.parametrize("seed", seeds(often(1, 2)))
-@pytest.mark.parametrize("name", list(PAIRS) if often(0, 1) else _SHORT)
+@pytest.mark.parametrize("name", list(PAIRS) if IS_LONG else _SHORT)
 def test_pair_of_operators_gives_the_rows_that_sql_gives(name: str, seed: int) -> None:
     judge(PAIRS[name], seed)
 
@@ -216,7 +216,7 @@ _CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "technique"), _CASES if often(0, 1) else _CASES[::2])
+@pytest.mark.parametrize(("name", "technique"), _CASES if IS_LONG else _CASES[::2])
 def test_recovered_query_gives_the_rows_that_sql_gives(name: str, technique: str) -> None:
     """Nodes die one after another, at steps throughout the run."""
     calm = judge(PAIRS[name], 1, _TECHNIQUES[technique]())

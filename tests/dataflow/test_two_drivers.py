@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from oracles.count_windows import sums_and_minima
 from support.dataflows import input_rows
-from support.long_runs import often
+from support.long_runs import IS_LONG, often
 from support.waiting import PATIENCE_S, wait_until
 
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -34,7 +34,6 @@ pytestmark = [pytest.mark.timeout(300)]
 _TESTS = Path(__file__).parent.parent
 _BATCHES = often(90, 300)
 #: Each driver is a process with its own nodes.
-_LONG = os.environ.get("PEACEFS_LONG") == "1"
 
 
 class Drivers:
@@ -116,7 +115,7 @@ def _check_taken_over(drivers: Drivers, older: subprocess.Popen[bytes], younger:
 @pytest.mark.cluster
 @pytest.mark.parametrize("technique", ["sguard", "cec"])
 def test_younger_driver_takes_over_and_older_one_stops(tmp_path: Path, technique: str, store: list[str]) -> None:
-    if (technique == "cec" or _is_on_peacefs(store)) and not _LONG:
+    if (technique == "cec" or _is_on_peacefs(store)) and not IS_LONG:
         pytest.skip("PEACEFS_LONG=1 has it")
     with contextlib.closing(Drivers(tmp_path, technique, store)) as drivers:
         older = drivers.start(2 * _BATCHES // 3)
@@ -148,7 +147,7 @@ def _stop(pid: int) -> None:
 
 @pytest.mark.cluster
 def test_driver_that_was_stopped_meanwhile_delivers_nothing_more(tmp_path: Path, store: list[str]) -> None:
-    if not _is_on_peacefs(store) and not _LONG:
+    if not _is_on_peacefs(store) and not IS_LONG:
         pytest.skip("PEACEFS_LONG=1 has it")
     with contextlib.closing(Drivers(tmp_path, "sguard", store)) as drivers:
         older = drivers.start(2 * _BATCHES // 3)

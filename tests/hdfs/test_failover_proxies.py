@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("py4j.protocol")
 
 from support.etcd import etcd_binary
-from support.long_runs import often
+from support.long_runs import IS_LONG, often
 from support.stock_hadoop import Hadoop, running_hadoop
 from support.waiting import wait_until
 
@@ -24,7 +24,7 @@ from peacefs.client.local_cluster.member_process import LocalMember
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
 _PACKAGE = "org.apache.hadoop.hdfs.server.namenode.ha"
-_PROVIDERS = ("ConfiguredFailoverProxyProvider", *(("RequestHedgingProxyProvider",) if often(0, 1) else ()))
+_PROVIDERS = ("ConfiguredFailoverProxyProvider", *(("RequestHedgingProxyProvider",) if IS_LONG else ()))
 _KILLS = often(1, 4)
 _FILES_BETWEEN = 4
 

@@ -9,7 +9,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 import pytest
-from support.long_runs import often
+from support.long_runs import IS_LONG
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(900),
     pytest.mark.skipif(
-        often(0, 1) == 0 or shutil.which("mvn") is None,
+        not IS_LONG or shutil.which("mvn") is None,
         reason="Flink's jars and a minute of kills: PEACEFS_LONG=1, Maven and a JDK",
     ),
 ]

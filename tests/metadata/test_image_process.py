@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from benchmarks.processor_time import children_of
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite import file_image
 from peacefs.coordinator.metadata.sqlite.store import open_store
+from peacefs.coordinator.metadata.sqlite.store_place import lock_of_image_process
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
@@ -102,3 +104,31 @@ def _has_failed(metadata: Metadata) -> bool:
     except MetadataFault:
         return True
     return False
+
+
+@pytest.mark.evidence("image-process-killed")
+def test_next_coordinator_waits_for_the_process_that_writes_the_image(tmp_path: Path) -> None:
+    """The process of a killed coordinator may be in the middle of a transaction, with old entries."""
+    store = tmp_path / "metadata.sqlite"
+    open_store(store, owner="root").close()
+    module = "peacefs.coordinator.metadata.sqlite.image_process"
+    lock = lock_of_image_process(store)
+    with subprocess.Popen(
+        [sys.executable, "-m", module, str(store)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=(lock,),
+    ) as process:
+        os.close(lock)
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.read(1)
+        process.send_signal(signal.SIGSTOP)
+        process.stdin.close()
+        with ThreadPoolExecutor(1) as pool:
+            opened = pool.submit(open_store, store, owner="root")
+            with pytest.raises(TimeoutError):
+                opened.result(0.5)
+            process.send_signal(signal.SIGCONT)
+            process.wait(60)
+            opened.result(60).close()

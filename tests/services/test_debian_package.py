@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.long_runs import often
+from support.long_runs import IS_LONG
 from support.machines import Machines, require_machines
 from support.pages import Page
 
@@ -24,7 +24,6 @@ from release.debian import build_deb
 pytestmark = pytest.mark.cluster
 
 _ROOT = Path(__file__).parents[2]
-_LONG = often(0, 1) == 1
 _NEXT = f"{__version__}+next"
 _DEBIAN_TIMEOUT_S = 900
 
@@ -34,7 +33,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require_machines()
     if shutil.which("dpkg-deb") is None:
         pytest.skip("dpkg-deb is not here: a Debian package is built on Debian")
-    return build_deb(_ROOT, tmp_path_factory.mktemp("deb"), dependencies_from_here=not _LONG)
+    return build_deb(_ROOT, tmp_path_factory.mktemp("deb"), dependencies_from_here=not IS_LONG)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +53,7 @@ def newer(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def host(package: Path, newer: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     lower = Path("/")
-    if _LONG:
+    if IS_LONG:
         if shutil.which("debootstrap") is None:
             pytest.skip("debootstrap is not here: on Debian `apt-get install debootstrap`")
         lower = tmp_path_factory.mktemp("debian") / "tree"

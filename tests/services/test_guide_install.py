@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from support.etcd import etcd_binary
-from support.long_runs import often
+from support.long_runs import IS_LONG
 from support.machines import PACKAGES, PYTHON, Machines, require_machines
 from support.pages import ROOT, Page
 from support.waiting import wait_until
@@ -30,7 +30,6 @@ pytestmark = pytest.mark.cluster
 
 _PAGE = Page(ROOT / "docs" / "install.md")
 _MOUNT_PAGE = Page(ROOT / "docs" / "mount.md")
-_LONG = often(0, 1) == 1
 _SECTION = re.compile(r"^##+ (.+?)\n(.*?)(?=^##+ |\Z)", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SETS = re.compile(r"(export )?\w+=.*\n")
@@ -175,7 +174,7 @@ def hosts(directory: Path, wheel: Path, count: int, *, with_pip: bool = False) -
 def site(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Site]:
     if shutil.which("nft") is None:
         pytest.skip("nft is not here: on Debian `apt-get install nftables`")
-    with hosts(tmp_path_factory.mktemp("hosts"), wheel, 3, with_pip=_LONG) as site:
+    with hosts(tmp_path_factory.mktemp("hosts"), wheel, 3, with_pip=IS_LONG) as site:
         yield site
 
 

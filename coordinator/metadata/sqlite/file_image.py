@@ -35,6 +35,7 @@ from .image import ImageWriter, entries_behind
 from .image_process import FAULT, IMAGED, NUMBER, SAID, SYNCED
 from .page_sums import PageScrub
 from .statement_entries import apply_statements
+from .store_place import lock_of_image_process
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -79,9 +80,16 @@ class FileImage(ImageKeeper):
         if time.monotonic() - self._died_s < image_restart_pause_s:
             return
         module = "peacefs.coordinator.metadata.sqlite.image_process"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, str(self._store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        lock = lock_of_image_process(self._store)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, str(self._store)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=(lock,),
+            )
+        finally:
+            os.close(lock)
         self._heard = b""
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)

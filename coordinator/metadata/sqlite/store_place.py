@@ -4,6 +4,9 @@ The directory and the database file themselves are locked, by descriptor. So a c
 another path, after a move or a mount, meets the locks, too. `check` notices a path that leads to another directory
 or file than at the start, and is cheap enough for every commit. The lock file of earlier versions is locked as
 well.
+
+The process that writes the image may outlive a killed coordinator for a moment. It inherits a lock on the page
+sums, and the next coordinator waits for that lock.
 """
 
 from __future__ import annotations
@@ -12,10 +15,16 @@ import fcntl
 import os
 import time
 from pathlib import Path
+from typing import Final
 
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
 
+from .page_sums import path_of as page_sums_of
+
+# Time limit for the end of a process that writes the image, after its coordinator has ended.
+image_process_end_wait_s: Final = 20.0
+_POLL_S = 0.01
 _CLOCK_STEP_NS = 100_000_000
 _LOG_ENDINGS = ("-wal", "-shm")
 Identity = tuple[int, int]
@@ -39,13 +48,17 @@ class StorePlace:
 
     @classmethod
     def claim(cls, store: Path) -> StorePlace:
-        """Lock the directory of a store, and the store if it exists. Raises StartupError."""
+        """Lock the directory of a store, and the store if it exists.
+
+        Waits for the image process of a coordinator that was killed. Raises StartupError.
+        """
         place = cls(store.absolute())
         try:
             place._hold(place._store.parent, os.O_RDONLY | os.O_DIRECTORY)
             place._hold(store.with_name(store.name + ".lock"), os.O_RDWR | os.O_CREAT)
             # An operator may remove the lock file, because only the lock on the directory matters.
             place._identities.pop(store.absolute().with_name(store.name + ".lock"))
+            _await_image_process(store)
             if store.exists():
                 place.hold_database()
         except BaseException:
@@ -116,6 +129,35 @@ class StorePlace:
         """Release all locks."""
         while self._descriptors:
             os.close(self._descriptors.pop())
+
+
+def lock_of_image_process(store: Path) -> int:
+    """Return a descriptor with a lock on the page sums, which the process that writes the image inherits."""
+    descriptor = os.open(page_sums_of(store), os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def _await_image_process(store: Path) -> None:
+    try:
+        descriptor = os.open(page_sums_of(store), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        deadline_s = time.monotonic() + image_process_end_wait_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline_s:
+                    raise StartupError(
+                        f"a process of an earlier coordinator still writes {store}. End it, then start again; "
+                        f"`fuser {store}` shows its number"
+                    ) from None
+                time.sleep(_POLL_S)
+    finally:
+        os.close(descriptor)
 
 
 def _changed_ns(directory: Path, identity: Identity) -> int | None:

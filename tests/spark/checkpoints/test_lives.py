@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from oracles.checkpoint_lives import BEFORE, EVENTS, KINDS, LAYOUTS, Lives
 from support.checkpoint_ordeal import cut_back, judge
-from support.long_runs import often
+from support.long_runs import IS_LONG
 
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.inspection import Inspection
@@ -62,7 +62,7 @@ def prepared(stock: SparkSession, spark: SparkSession, tmp_path_factory: pytest.
     return lives
 
 
-@pytest.mark.parametrize(("kind", "layout", "event"), FEW if often(0, 1) == 0 else ALL)
+@pytest.mark.parametrize(("kind", "layout", "event"), ALL if IS_LONG else FEW)
 def test_spark_does_with_a_checkpoint_what_is_said_of_it(
     prepared: Prepared, kind: str, layout: str, event: str
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 from oracles.checkpoint_lives import BEFORE, Lives
 from support.checkpoint_ordeal import judge
-from support.long_runs import often
+from support.long_runs import IS_LONG
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -128,7 +128,7 @@ def _by(spark: SparkSession) -> Rewriter:
 @pytest.mark.parametrize(
     ("kind", "layout"),
     [("transformWithState", "rocksdb")]
-    if often(0, 1) == 0
+    if not IS_LONG
     else [("aggregation", "records"), ("join", "rocksdb format 2"), ("transformWithState", "rocksdb")],
 )
 def test_repartition_by_spark_goes_on_exactly_and_a_rollback_undoes_it(
