@@ -3,7 +3,7 @@
 Large files are written and read in sequence, in requests of 1 MiB: by our client in this process, and by fio on
 the mounts. All clusters keep three replicas. Names and small files: the same work by our client and on the mounts.
 All sides take turns in each round. Aim: large files on the mount at 0.7 of our client. SeaweedFS is the `weed` on
-the path; without it, it has no rows. fio has to be installed, and /dev/fuse to be there.
+the path; without it, it has no rows. fio must be installed, and /dev/fuse must exist.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ _ALERTS = {
     "SSLV3_ALERT_BAD_CERTIFICATE": "refuses the certificate that it was shown: is it for the dialled host?",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "refuses the certificate that it was shown: does it trust the CA?",
     "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "refuses the certificate that it was shown: it is not for this purpose",
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": f"wants a certificate of its CA: {SERVICE_OPTIONS}",
-    "SSLV3_ALERT_HANDSHAKE_FAILURE": "has no version or cipher of TLS in common, or wants a certificate",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": f"requires a certificate of its CA: {SERVICE_OPTIONS}",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": "has no version or cipher of TLS in common, or requires a certificate",
     "TLSV1_ALERT_PROTOCOL_VERSION": "speaks another version of TLS: at least 1.2 is wanted",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": f"shows no certificate, and only services come here: {SERVICE_OPTIONS}",
     "UNEXPECTED_EOF_WHILE_READING": "closed the connection during the TLS handshake",
@@ -87,7 +87,7 @@ def _of_certificate(fault: ssl.SSLCertVerificationError, host: str) -> str:
     if code in _OTHER_HOST:
         return f"shows a certificate that is not for {host}: dial a name that it is for"
     if code == _INVALID_PURPOSE:
-        return "shows a certificate that is not for this purpose: it has to be for servers and for clients"
+        return "shows a certificate that is not for this purpose: it must be for servers and for clients"
     return f"shows a certificate that is refused: {fault.verify_message}"
 
 
@@ -106,7 +106,7 @@ def explain_own(fault: ssl.SSLError, certificate: Path | None, ca: Path, host: s
             f"--host {host}, or say --advertise with a name that it is for"
         )
     if code == _INVALID_PURPOSE:
-        return f"the certificate {certificate} has to be for servers and for clients (extended key usage)"
+        return f"the certificate {certificate} must be for servers and for clients (extended key usage)"
     return f"the certificate {certificate} cannot be used: {fault.reason or fault.strerror}"
 
 

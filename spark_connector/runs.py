@@ -55,7 +55,7 @@ def begin_run(
     """Begin a run of the query whose checkpoint is at `root`, a `webhdfs://host:port/path`.
 
     Makes the directory if it does not exist. Its owner is `user`, by default HADOOP_USER_NAME or the operating
-    system's user, as in Spark. If the cluster wants a token (`token`, PEACEFS_TOKEN_FILE or PEACEFS_TOKEN), the
+    system's user, as in Spark. If the cluster requires a token (`token`, PEACEFS_TOKEN_FILE or PEACEFS_TOKEN), the
     owner is the token's user. `host` and `pid` identify the run's process, by default this one. Raises BadRequest,
     AccessDenied, PeerUnreachable, ...
 

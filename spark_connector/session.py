@@ -161,7 +161,7 @@ def truststore_settings(location: str) -> list[Setting]:
             prefix + "password",
             TRUSTSTORE_PASSWORD,
             ANY_SPARK,
-            "Java wants one; nothing in a truststore is secret",
+            "Java requires one; nothing in a truststore is secret",
         ),
     ]
 

@@ -136,7 +136,7 @@ class OpenFiles:
         inode = self._of_block.get(block)
         opened = None if inode is None else self._open.get(inode)
         if inode is None or opened is None or opened.lease.holder != holder:
-            raise LeaseExpired(f"No block {block} is being written by {holder}: its file has to be written again")
+            raise LeaseExpired(f"No block {block} is being written by {holder}: its file must be written again")
         self._check_user(opened, user)
         await self._ctx.until_ready()
         begun = self._ctx.cluster.assignments.chunks_of(writer_under(opened.lease))

@@ -66,4 +66,4 @@ class Bounds:
             whole = isinstance(each.default, int)
             if not is_number(value, whole=whole) or not value > 0:
                 number = "a whole number above 0" if whole else "above 0"
-                raise InvalidQuery(f"Bounds({each.name}={value!r}): it has to be {number}")
+                raise InvalidQuery(f"Bounds({each.name}={value!r}): it must be {number}")

@@ -193,10 +193,10 @@ def check_ends(
             raise InvalidQuery(f"{kind} {min(missing)!r} is in the query or in what was given, and not in both")
     for name, rows in sources.items():
         if not isinstance(rows, Iterable):
-            raise InvalidQuery(f"source {name!r} has to be an iterable of record batches, and is {rows!r}")
+            raise InvalidQuery(f"source {name!r} must be an iterable of record batches, and is {rows!r}")
     for name, sink in sinks.items():
         if not callable(sink):
-            raise InvalidQuery(f"sink {name!r} has to be a function of a record batch, and is {sink!r}")
+            raise InvalidQuery(f"sink {name!r} must be a function of a record batch, and is {sink!r}")
 
 
 def source_failed(source: str, error: BaseException) -> QueryFailed:

@@ -80,5 +80,5 @@ def _check(pool: NodePool, options: Any) -> None:
     if not is_number(node_timeout_s) or not least_s <= node_timeout_s < float("inf"):
         raise InvalidQuery(
             f"node_timeout_s={node_timeout_s!r}: nodes say every {bounds.heartbeat_s:g} s that they are there: it "
-            f"has to be {least_s:g} or more"
+            f"must be {least_s:g} or more"
         )

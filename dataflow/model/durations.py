@@ -36,7 +36,7 @@ def microseconds(duration: Duration, purpose: str, *, least: int = 1) -> int:
             raise InvalidQuery(f"{purpose} is {duration!r}: write a duration as '500ms', '60s' or '5 minutes'")
         us = int(found[1]) * unit
     if us < least:
-        raise InvalidQuery(f"{purpose} is {duration!r}: it has to be longer")
+        raise InvalidQuery(f"{purpose} is {duration!r}: it must be longer")
     return us
 
 

@@ -30,7 +30,7 @@ class StreamType:
             )
         kind = self.schema.field(self.time).type
         if kind != TIME:
-            raise InvalidQuery(f"the time column {self.time!r} has type {kind}: it has to be {TIME}")
+            raise InvalidQuery(f"the time column {self.time!r} has type {kind}: it must be {TIME}")
 
     def require(self, columns: Iterable[str], purpose: str) -> None:
         """Raise InvalidQuery unless the stream has `columns`. `purpose` is named in the message."""
@@ -101,4 +101,4 @@ def _converted(column: pa.Array, field: pa.Field) -> pa.Array:
             return column.cast(field.type)
         except pa.ArrowException as error:
             raise InvalidQuery(f"column {field.name!r} does not fit into {field.type}: {error}") from error
-    raise InvalidQuery(f"column {field.name!r} has type {column.type}: it has to be {field.type}")
+    raise InvalidQuery(f"column {field.name!r} has type {column.type}: it must be {field.type}")

@@ -83,7 +83,7 @@ class JoinWindow(OperatorSpecification):
         left, right = inputs
         check_joined_keys(self.keys, left, right)
         if self.bounds_us[0] > self.bounds_us[1]:
-            raise InvalidQuery("join(between=(...)): the first duration has to be the lower one")
+            raise InvalidQuery("join(between=(...)): the first duration must be the lower one")
         added = [field for field in right.schema if field.name not in (*self.keys, right.time)]
         twice = [field.name for field in added if field.name in left.schema.names]
         if twice:

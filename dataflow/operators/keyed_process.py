@@ -127,7 +127,7 @@ class KeyedContext:
         at_us = _microseconds_of(at)
         if self._fired_us is not None and at_us <= self._fired_us:
             raise ValueError(
-                f"a timer for {at} would fire again at once: it has to be later than the one that sets it"
+                f"a timer for {at} would fire again at once: it must be later than the one that sets it"
             )
         self._timers.set(self._key, EVENT, at_us)
 

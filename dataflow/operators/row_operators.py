@@ -217,5 +217,5 @@ def _reason(error: Exception, stream: StreamType) -> str:
     if missing:
         return f"there is no column {missing[1]!r}; the stream has {names_of(stream.schema.names)}"
     if "pyarrow._compute.Expression" in str(error):
-        return "each column wants an expression, as col('bytes') * 8 or lit(1)"
+        return "each column needs an expression, such as col('bytes') * 8 or lit(1)"
     return str(error).splitlines()[0]

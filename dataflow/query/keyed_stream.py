@@ -149,7 +149,7 @@ class KeyedStream(Generic[StreamT]):
     ) -> StreamT:
         """Join each row with the latest row of its key in a table that changes, as it was at the row's time.
 
-        `how="left"`: a row whose key the table did not have then has nulls. Both streams have to be in the order
+        `how="left"`: a row whose key the table did not have then has nulls. Both streams must be in the order
         of their times; put `sort` before if they are not.
         """
         self._check_keys(table, "join_table")

@@ -186,6 +186,6 @@ class Technique:
                 f"standing by leave {max(nodes - standing_by, 0)}: give the host {self.nodes_min} or more"
             )
         raise InvalidQuery(
-            f"{self.name} wants a second node for each unit, and there is {nodes}: give the host {self.nodes_min} "
+            f"{self.name} needs a second node for each unit, and there is {nodes}: give the host {self.nodes_min} "
             "or more"
         )

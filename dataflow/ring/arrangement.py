@@ -86,7 +86,7 @@ def _check_tokens(ring: Sequence[str], tokens: Mapping[str, int]) -> None:
         token = tokens[name]
         if not is_number(token, whole=True) or not 0 <= token < RING:
             raise InvalidQuery(
-                f"token {token!r} of node {name!r} is not on the ring: it has to be from 0 to {RING - 1}"
+                f"token {token!r} of node {name!r} is not on the ring: it must be from 0 to {RING - 1}"
             )
         if token in holder:
             raise InvalidQuery(

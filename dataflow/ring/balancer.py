@@ -94,7 +94,7 @@ class RingBalancer:
         if len(self._context.view.ring) <= self._context.settings.r + 1:
             self._context.say(
                 f"node {self._context.name!r} cannot leave: the ring would have fewer than "
-                f"{self._context.settings.r + 1} nodes, which r={self._context.settings.r} wants"
+                f"{self._context.settings.r + 1} nodes, which r={self._context.settings.r} needs"
             )
             return
         self._transitions.leave()

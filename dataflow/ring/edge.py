@@ -165,7 +165,7 @@ class EdgeOfRing:
             return []
         return [
             TellUser(
-                f"the ring has {live} of the {r + 1} nodes that r={r} wants until another joins: "
+                f"the ring has {live} of the {r + 1} nodes that r={r} needs until another joins: "
                 "start more nodes, or begin with spares"
             )
         ]

@@ -33,7 +33,7 @@ def Flux(
     check_count(f"Flux(standby_nodes={standby_nodes!r})", standby_nodes, least=0)
     if not is_number(catch_up_after_s) or not 0 <= catch_up_after_s <= _LONGEST_S:
         raise InvalidQuery(
-            f"Flux(catch_up_after_s={catch_up_after_s!r}): it has to be from 0 to {_LONGEST_S:g} seconds"
+            f"Flux(catch_up_after_s={catch_up_after_s!r}): it must be from 0 to {_LONGEST_S:g} seconds"
         )
     return Technique(
         name="flux",

@@ -8,7 +8,7 @@ from typing import Final, Protocol, runtime_checkable
 from peacefs.dataflow.model.numbers import is_number
 from peacefs.protocol.errors import InvalidQuery
 
-# Default of `Targets.replay_rows`: the maximum number of rows that may have to be replayed.
+# Default of `Targets.replay_rows`: the maximum number of rows that may be replayed.
 cec_replay_rows: Final = 1_000_000
 # Defaults of `CostBenefit`: the cost to load a tuple, to replay a row, and to check a window.
 cec_load_tuple_s: Final = 0.5e-6
@@ -65,7 +65,7 @@ class Targets:
         if self.extent is not None and not (is_number(self.extent) and self.extent >= 1):
             raise InvalidQuery(f"Targets(extent={self.extent!r}): a load reads a tuple of each window: 1 or more")
         if self.replay_rows is not None and not (is_number(self.replay_rows) and self.replay_rows >= 1):
-            raise InvalidQuery(f"Targets(replay_rows={self.replay_rows!r}): it has to be 1 or more")
+            raise InvalidQuery(f"Targets(replay_rows={self.replay_rows!r}): it must be 1 or more")
 
     def wants_check(self, extent: Extent) -> bool:
         above = self.extent is not None and extent.tuples > self.extent * extent.open_windows
@@ -92,7 +92,7 @@ class CostBenefit:
         for name in ("failures_per_day", "second_of_outage", "load_tuple_s", "replay_row_s", "check_window_s"):
             value = getattr(self, name)
             if not is_number(value) or not 0 < value < float("inf"):
-                raise InvalidQuery(f"CostBenefit({name}={value!r}): it has to be above 0")
+                raise InvalidQuery(f"CostBenefit({name}={value!r}): it must be above 0")
 
     def wants_check(self, extent: Extent) -> bool:
         if not extent.oldest_windows:

@@ -366,7 +366,7 @@ class CoordinatorLink:
             self._respond(connection, Failure("PeerRefused", "another coordinator leads"), frame.tag)
             return
         if isinstance(message, ReportAgain):
-            raise PeerUnreachable("the coordinator wants a new registration")
+            raise PeerUnreachable("the coordinator asks for a new registration")
         if isinstance(message, Granted | GrantRefused):
             self._datanode.granted(message)
         elif isinstance(message, AskStreams):

@@ -116,17 +116,17 @@ WITHOUT = {
             *("flush", "keep", "layout", "renew", "schedule"),
         )
     },
-    "POST /v1/files/concat": "it wants files of whole chunks, 64 MiB each",
+    "POST /v1/files/concat": "needs files of whole chunks, 64 MiB each",
     "POST /v1/checkpoints/reports": "Spark's own report of a batch, which a listener sends",
-    "GET /v1/queries/{name}/log": "it wants an agent that runs the query",
-    "POST /v1/coordinator/hand-over": "it ends the coordinator, and wants a standby",
-    "POST /v1/datanodes/{node}/disks/balance": "it wants a datanode with several disks",
-    "POST /v1/datanodes/{node}/forget": "it wants a datanode that is dead",
-    "POST /v1/metadata/accept-loss": "it wants a store that has lost commits",
-    "POST /v1/metadata/release-floor": "it wants a store that was restored",
+    "GET /v1/queries/{name}/log": "needs an agent that runs the query",
+    "POST /v1/coordinator/hand-over": "it ends the coordinator, and needs a standby",
+    "POST /v1/datanodes/{node}/disks/balance": "needs a datanode with several disks",
+    "POST /v1/datanodes/{node}/forget": "needs a datanode that is dead",
+    "POST /v1/metadata/accept-loss": "needs a store that has lost commits",
+    "POST /v1/metadata/release-floor": "needs a store that was restored",
     "POST /v1/topology/probes": "`peacefs topology calibrate` measures links with it",
     "POST /v1/topology/probes/forget": "`peacefs topology calibrate` measures links with it",
-    "POST /v1/topology/reload": "it wants a coordinator with `--topology`",
+    "POST /v1/topology/reload": "needs a coordinator with `--topology`",
 }
 
 

@@ -79,10 +79,10 @@ def _check_numbers(options: AdviceOptions) -> None:
     }
     for option, value in amounts.items():
         if not 0 < value < math.inf:
-            raise InvalidQuery(f"{option} {value:g}: it has to be a number above 0")
+            raise InvalidQuery(f"{option} {value:g}: it must be a number above 0")
     for option, limit in limits.items():
         if limit is not None and not 0 <= limit < math.inf:
-            raise InvalidQuery(f"{option} has to be a number, 0 or more; leave it out for no limit")
+            raise InvalidQuery(f"{option} must be a number, 0 or more; leave it out for no limit")
 
 
 def _network(named: str) -> Network:

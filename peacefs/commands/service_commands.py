@@ -255,7 +255,7 @@ def run_coordinator(
     if context.invoked_subcommand is not None:
         return
     if directory is None:
-        raise typer.BadParameter("it has to be given", param_hint="--dir")
+        raise typer.BadParameter("it must be given", param_hint="--dir")
     from peacefs.coordinator.journal.address import JournalOptions
     from peacefs.coordinator.options import CoordinatorOptions
     from peacefs.coordinator.process import run

@@ -104,7 +104,7 @@ def _check(path: Path, found: CommandList) -> None:
     for name, command in found.commands.items():
         if not Path(command.program).is_absolute():
             raise StartupError(
-                f"{path}: the program of {name} is {command.program!r}; it has to be an absolute path"
+                f"{path}: the program of {name} is {command.program!r}; it must be an absolute path"
             )
         check_words(name, [command.program, *command.arguments])
         if command.extra_arguments:

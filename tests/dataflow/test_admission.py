@@ -149,18 +149,18 @@ def test_function_that_a_replay_does_not_repeat_is_refused_where_precise_is_said
         ),
         (lambda: UpstreamBackup(interval_s=61), "at most 60 seconds"),
         (lambda: UpstreamBackup(interval_s=float("nan")), "above 0"),
-        (lambda: SGuard(interval_s=-1), r"SGuard\(interval_s=-1\): it has to be above 0"),
+        (lambda: SGuard(interval_s=-1), r"SGuard\(interval_s=-1\): it must be above 0"),
         (
             lambda: ActiveStandby(interval_s=float("inf")),
             r"ActiveStandby\(interval_s=inf\): .* at most 60 seconds",
         ),
-        (lambda: PassiveStandby(interval_s="1s"), r"PassiveStandby\(interval_s='1s'\): it has to be above 0"),  # type: ignore[arg-type]
-        (lambda: CEC(commit_s=float("nan")), r"CEC\(commit_s=nan\): it has to be above 0"),
-        (lambda: Flux(catch_up_after_s=None), r"Flux\(catch_up_after_s=None\): it has to be from 0"),  # type: ignore[arg-type]
+        (lambda: PassiveStandby(interval_s="1s"), r"PassiveStandby\(interval_s='1s'\): it must be above 0"),  # type: ignore[arg-type]
+        (lambda: CEC(commit_s=float("nan")), r"CEC\(commit_s=nan\): it must be above 0"),
+        (lambda: Flux(catch_up_after_s=None), r"Flux\(catch_up_after_s=None\): it must be from 0"),  # type: ignore[arg-type]
         (lambda: Flux(standby_nodes=0.5), r"Flux\(standby_nodes=0.5\): .* whole number, 0 or more"),  # type: ignore[arg-type]
         (lambda: PeerRing("2"), r"PeerRing\(r='2'\): r is a number of neighbours, from 0 to"),  # type: ignore[arg-type]
         (lambda: RingArrangement(spares=-1), r"RingArrangement\(spares=-1\): .* whole number, 0 or more"),
-        (lambda: PeerRing(silence_s=float("nan")), r"PeerRing\(silence_s=nan\): it has to be above 0"),
+        (lambda: PeerRing(silence_s=float("nan")), r"PeerRing\(silence_s=nan\): it must be above 0"),
         (lambda: CEC(Targets(extent=float("nan"))), r"Targets\(extent=nan\): .* 1 or more"),
         (lambda: CEC(Targets(replay_rows="many")), r"Targets\(replay_rows='many'\): .* 1 or more"),  # type: ignore[arg-type]
         (lambda: CEC(CostBenefit(failures_per_day=None)), r"CostBenefit\(failures_per_day=None\): .* above 0"),  # type: ignore[arg-type]
@@ -191,7 +191,7 @@ def test_resuming_by_a_technique_that_keeps_nothing_is_refused(technique: Techni
             {"checkpoints": "checkpoints"},
             r"as DirectoryCheckpoints\(Path\('checkpoints'\)\), and not 'checkpoints'",
         ),
-        ({"node_timeout_s": 0.1}, "nodes say every 0.2 s that they are there: it has to be 0.4 or more"),
+        ({"node_timeout_s": 0.1}, "nodes say every 0.2 s that they are there: it must be 0.4 or more"),
         ({"node_timeout_s": float("nan")}, "node_timeout_s=nan"),
         ({"bounds": 8192}, r"bounds are given as Bounds\(\.\.\.\), and not as 8192"),
     ],

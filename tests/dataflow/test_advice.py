@@ -166,9 +166,9 @@ def test_command_advises_on_a_file_with_a_query_and_a_sample(tmp_path: Path) -> 
         (["{}/two.py:one", "--sample", "{}/none.csv"], "there is no sample {}/none.csv"),
         (["{}/two.py:one", "--sample", "{}/timeless.csv"], "timeless.csv has rows without a time, 'at'"),
         (["{}/bad.py"], "bad.py cannot be run: KeyError: 'HOST' (bad.py, line 2)"),
-        (["{}/two.py:one", "--rate", "inf"], "--rate inf: it has to be a number above 0"),
-        (["{}/two.py:one", "--checkpoint", "0"], "--checkpoint 0: it has to be a number above 0"),
-        (["{}/two.py:one", "--recover-within", "-1"], "--recover-within has to be a number, 0 or more"),
+        (["{}/two.py:one", "--rate", "inf"], "--rate inf: it must be a number above 0"),
+        (["{}/two.py:one", "--checkpoint", "0"], "--checkpoint 0: it must be a number above 0"),
+        (["{}/two.py:one", "--recover-within", "-1"], "--recover-within must be a number, 0 or more"),
     ],
 )
 def test_command_says_in_a_line_what_is_wrong(tmp_path: Path, words: list[str], complaint: str) -> None:

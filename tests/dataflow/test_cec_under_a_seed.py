@@ -249,7 +249,7 @@ def test_cec_refuses_a_query_that_it_does_not_cover(build: Callable[[Query], Que
         (lambda: Targets(extent=0.5), "a load reads a tuple of each window"),
         (lambda: Targets(extent=None, replay_rows=None), "OpenOnly"),
         (lambda: Targets(replay_rows=0), "1 or more"),
-        (lambda: CostBenefit(failures_per_day=0), "failures_per_day=0: it has to be above 0|above 0"),
+        (lambda: CostBenefit(failures_per_day=0), "failures_per_day=0: it must be above 0|above 0"),
     ],
 )
 def test_cec_refuses_parameters_that_cannot_be(make: Callable[[], object], reason: str) -> None:

@@ -285,7 +285,7 @@ def test_idle_input_of_a_join_holds_the_other_back_for_its_declared_time_only(
     ("given", "said"),
     [
         ({"lateness": 3}, "source\\(lateness\\) is 3"),
-        ({"idle": "0s"}, "source\\(idle\\) is '0s': it has to be longer"),
+        ({"idle": "0s"}, "source\\(idle\\) is '0s': it must be longer"),
         ({"ahead": "far"}, "source\\(ahead\\) is 'far'"),
     ],
 )

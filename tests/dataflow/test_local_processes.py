@@ -152,7 +152,7 @@ def test_rows_of_a_source_that_do_not_fit_stop_the_query(tmp_path: Path, given: 
 def test_host_wants_rows_of_sources_and_functions_of_sinks(tmp_path: Path) -> None:
     network, host = repeatable().network, LocalProcesses(1, DirectoryCheckpoints(tmp_path))
     nothing = cast("list[pa.RecordBatch]", None)
-    with pytest.raises(InvalidQuery, match="source 'in' has to be an iterable of record batches"):
+    with pytest.raises(InvalidQuery, match="source 'in' must be an iterable of record batches"):
         host.start(network, SGuard(interval_s=1), {"in": nothing}, {"out": print})
-    with pytest.raises(InvalidQuery, match="sink 'out' has to be a function of a record batch"):
+    with pytest.raises(InvalidQuery, match="sink 'out' must be a function of a record batch"):
         host.start(network, SGuard(interval_s=1), {"in": []}, {"out": nothing})  # type: ignore[dict-item]

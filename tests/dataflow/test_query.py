@@ -81,17 +81,17 @@ def test_class_of_a_query_is_that_of_its_most_general_operator(
 
 _MISTAKES: list[tuple[Callable[[Stream, Query], object], str]] = [
     (lambda s, q: s.filter(F.col("adress") == "a"), "there is no column 'adress'; the stream has"),
-    (lambda s, q: s.with_columns(a=3), "each column wants an expression"),
+    (lambda s, q: s.with_columns(a=3), "each column needs an expression"),
     (lambda s, q: s.filter(F.col("bytes")), "a condition is wanted"),
     (lambda s, q: s.key_by("adress"), "needs a column 'adress'; the stream has 'address', 'at', 'ok', 'bytes'"),
     (lambda s, q: s.key_by(), "key_by needs a column"),
     (lambda s, q: s.key_by("at").window("1s").aggregate(F.count()), "the time column 'at'"),
     (lambda s, q: s.window("1 fortnight"), "write a duration as"),
-    (lambda s, q: s.window("0s"), "has to be longer"),
+    (lambda s, q: s.window("0s"), "must be longer"),
     (lambda s, q: s.window("60s").aggregate(), "aggregate needs a function"),
     (lambda s, q: s.window("60s").aggregate(F.sum("address")), "needs a number; the column has type string"),
     (lambda s, q: s.window("60s").aggregate(F.count(), F.count()), "'count' appears more than once"),
-    (lambda s, q: s.count_window(0), "has to be a whole number, 1 or more"),
+    (lambda s, q: s.count_window(0), "must be a whole number, 1 or more"),
     (lambda s, q: s.count_window(2.5), "whole number"),  # type: ignore[arg-type]
     (lambda s, q: s.window("60s").aggregate(many=3), "aggregate takes functions as count()"),  # type: ignore[arg-type]
     (lambda s, q: s.partition("address", parts="4"), "whole number, from 1 to"),  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ _MISTAKES: list[tuple[Callable[[Stream, Query], object], str]] = [
     (lambda s, q: s.union(events(Query("other"))), "two queries, 'q' and 'other'"),
     (lambda s, q: q.source("events", _SCHEMA, time="at"), "has a 'events' already"),
     (lambda s, q: q.source("more", _SCHEMA, time="when"), "the time column 'when' is not among"),
-    (lambda s, q: q.source("more", {"at": "string"}, time="at"), "has to be timestamp[us]"),
+    (lambda s, q: q.source("more", {"at": "string"}, time="at"), "must be timestamp[us]"),
     (lambda s, q: q.source("more", {"at": "timestomp"}, time="at"), "unknown type 'timestomp'"),
     (lambda s, q: q.network(), "has no sink"),
     (lambda s, q: (s.filter(F.col("ok")), s.sink("out"), q.network()), "nothing reads the stream of 'filter-1'"),

@@ -133,8 +133,8 @@ def test_peer_ring_refuses_to_start_what_cannot_be_a_ring(
 @pytest.mark.parametrize(
     ("sources", "sinks", "reason"),
     [
-        ({"text": 5}, {"out": print}, "source 'text' has to be an iterable of record batches"),
-        ({"text": []}, {"out": 5}, "sink 'out' has to be a function of a record batch"),
+        ({"text": 5}, {"out": print}, "source 'text' must be an iterable of record batches"),
+        ({"text": []}, {"out": 5}, "sink 'out' must be a function of a record batch"),
         ({}, {"out": print}, "source 'text' is in the query or in what was given"),
     ],
 )

@@ -327,10 +327,10 @@ def test_ring_says_that_it_has_become_too_small_for_r() -> None:
     """Two of four nodes die and r is 2, so there is no node for the third copy."""
     batches = batches_of(1, batches=30)
     outcome = _play(ring_of(1, batches, nodes=4, r=2, events=[KillSet(300, ("node-1", "node-3"))]), batches)
-    assert "the ring has 2 of the 3 nodes that r=2 wants" in " ".join(outcome.said)
-    assert sum("that r=2 wants" in said for said in outcome.said) == 1
+    assert "the ring has 2 of the 3 nodes that r=2 needs" in " ".join(outcome.said)
+    assert sum("that r=2 needs" in said for said in outcome.said) == 1
     outcome = _play(ring_of(1, batches, nodes=4, r=2, events=[KillSet(300, ("node-1",))]), batches)
-    assert not any("that r=2 wants" in said for said in outcome.said)
+    assert not any("that r=2 needs" in said for said in outcome.said)
 
 
 def test_ring_takes_spares_in_place_of_nodes_that_die() -> None:

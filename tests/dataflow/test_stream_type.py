@@ -32,7 +32,7 @@ def test_rows_get_the_order_and_width_of_the_stream() -> None:
     [
         ({"at": [1], "who": ["a"]}, "column 'n' is missing: the rows have 'at', 'who', and the stream has"),
         ({"at": [1], "who": ["a"], "n": [1], "x": [1]}, "column 'x' is too much"),
-        ({"at": [1], "who": ["a"], "n": ["1"]}, "column 'n' has type string: it has to be int64"),
+        ({"at": [1], "who": ["a"], "n": ["1"]}, "column 'n' has type string: it must be int64"),
         ({"at": [1], "who": ["a"], "n": [1.5]}, "column 'n' has type double"),
         ({"at": [None], "who": ["a"], "n": [1]}, "the time column 'at' has nulls"),
         ({"at": [1], "who": ["a"], "n": pa.array([2**63], pa.uint64())}, "column 'n' does not fit into int64"),

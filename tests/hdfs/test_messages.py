@@ -54,7 +54,7 @@ def test_fields_of_a_message_are_hadoops(message: Descriptor) -> None:
     expected = hadoop_messages.fields_of(name_of(message))
     ours = {field.number: told(field) for field in message.fields}
     assert ours == {number: expected[number] for number in ours}
-    # Whatever has to be there is known, so that no message of ours is refused.
+    # Whatever must be there is known, so that no message of ours is refused.
     assert {number for number, what in expected.items() if what.startswith("required")} <= set(ours)
 
 

@@ -261,7 +261,7 @@ def _sleepers() -> list[int]:
     [
         ("", "Object missing required field `commands`"),
         ("[commands]", "lists no command"),
-        ("[commands.a]\nprogram = 'python'", "has to be an absolute path"),
+        ("[commands.a]\nprogram = 'python'", "must be an absolute path"),
         ("[commands.a]\nprogram = '/bin/true'\nshell = true", "unknown field `shell`"),
         ("runs_max = 0\n[commands.a]\nprogram = '/bin/true'", "it can be 1 to"),
         ("[commands", "no list of commands"),

@@ -96,7 +96,7 @@ def why_it_waits(place: int, queued: QueuedSet, network: NetworkView, with_room:
         return "no datanode that could take it is alive"
     if len(network.servers) < queued.replication:
         return (
-            f"it wants {_datanodes(queued.replication)} at once, and there {_are(len(network.servers))} "
+            f"it needs {_datanodes(queued.replication)} at once, and there {_are(len(network.servers))} "
             f"{len(network.servers)}"
         )
     if with_room < queued.replication:

@@ -35,7 +35,7 @@ for step in range(0, expected.steps, 5):
 assert played(Kill(60, node), choice=Targets(1.0, 100)).rows("means") == expected.rows("means")
 
 
-# Old windows are worth a check, young ones are not; with rarer failures they have to be older.
+# Old windows are worth a check, young ones are not; with rarer failures they must be older.
 def extent(age_s):
     return Extent(1000, 5000, 10**6, age_s, oldest_windows=10, tuples_saved=100, rows_saved=20_000)
 
