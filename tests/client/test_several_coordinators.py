@@ -135,7 +135,7 @@ def test_coordinator_that_leads_is_found_at_once_and_remembered(
 
 
 @either_way
-@pytest.mark.parametrize("without_s", [3.0, 12.0])
+@pytest.mark.parametrize("without_s", [3.0, pytest.param(12.0, marks=pytest.mark.long("waits long"))])
 @pytest.mark.parametrize("told", [STANDBY, UNREADY, SILENT], ids=["standby", "unready", "silent"])
 def test_takeover_is_ridden_out(ask: Callable[[Cluster], object], without_s: float, told: State) -> None:
     cluster = Cluster(a=until(1e-9, LEADS, DEAD), b=until(without_s, told, LEADS))

@@ -24,6 +24,7 @@ pytestmark = [
 _FAST_DISK = RateCurve(((1, 200.0 * MB),))
 
 
+@pytest.mark.long("needs a quiet machine")
 def test_a_run_of_a_second_and_a_half_finds_what_a_link_carries() -> None:
     scale = Scale(rates=0.04)
     try:

@@ -42,6 +42,7 @@ with PeaceFileSystem(sys.argv[1]) as files:
 """
 
 
+@pytest.mark.long("needs a quiet machine")
 def test_large_read_brings_what_the_links_of_several_datanodes_carry() -> None:
     scale = Scale(rates=0.2)
     try:

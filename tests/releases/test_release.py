@@ -48,6 +48,7 @@ def made(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.cluster
+@pytest.mark.long("builds a release")
 def test_release_is_built_tried_and_described(tree: Path, made: Path) -> None:
     version = version_of(tree)
     assert {path.name for path in made.iterdir()} == {
@@ -60,6 +61,7 @@ def test_release_is_built_tried_and_described(tree: Path, made: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.long("builds a release")
 def test_release_whose_wheel_lacks_a_module_is_refused(tree: Path, made: Path, tmp_path: Path) -> None:
     """An incomplete list of packages makes such a wheel, and nothing in the tree shows it."""
     (wheel,) = made.glob("*.whl")

@@ -42,6 +42,7 @@ def copies(disks: list[Path]) -> list[int]:
     return [sum(entry.is_file() for entry in (disk / "chunks").rglob("*")) for disk in disks]
 
 
+@pytest.mark.long("moves data slowly")
 def test_a_new_disk_is_filled_by_command_and_only_while_that_runs(tmp_path: Path) -> None:
     home, disks = tmp_path / "home", [tmp_path / "disk-1", tmp_path / "disk-2"]
     contents = {f"/f{number}": os.urandom(MIB) for number in range(FILES)}

@@ -70,6 +70,7 @@ def test_killed_writer_leaves_nothing_for_long(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.evidence("writers-killed")
+@pytest.mark.long("the same with a client is always run")
 def test_killed_gateway_leaves_nothing_for_long(cluster: LocalCluster) -> None:
     with PeaceFileSystem(cluster.http_address) as files:
         files.write("/kept-too", _DATA)

@@ -109,6 +109,7 @@ def test_package_runs_a_cluster_of_one_host(host: Machines) -> None:
     assert "root" not in host.on("node1", "ps -o user= -p $(systemctl show -P MainPID peacefs-coordinator)")
 
 
+@pytest.mark.long("installs again")
 def test_package_is_upgraded_with_its_configuration_and_what_runs_is_restarted(host: Machines) -> None:
     def pids() -> list[str]:
         return host.on("node1", "systemctl show -P MainPID peacefs-coordinator peacefs-datanode").split()
@@ -124,6 +125,7 @@ def test_package_is_upgraded_with_its_configuration_and_what_runs_is_restarted(h
     assert host.on("node1", "peacefs cat /user/root/kept") == "kept\n"
 
 
+@pytest.mark.long("installs again")
 def test_package_is_removed_and_purged_and_what_was_stored_stays(host: Machines) -> None:
     host.on("node1", "dpkg --remove peacefs")
     assert host.on("node1", "pgrep -u peacefs || true") == ""

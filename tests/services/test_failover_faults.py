@@ -152,6 +152,7 @@ def damage_until_it_is_noticed(cluster: FailoverCluster, other: int, random: Ran
 
 @pytest.mark.evidence("journal-partition")
 @pytest.mark.parametrize("way", ["from", "to"][: often(1, 2)])
+@pytest.mark.long("waits for leases of etcd")
 def test_failover_of_a_leader_that_etcd_does_not_hear_or_that_does_not_hear_etcd(tmp_path: Path, way: str) -> None:
     with failover_cluster(tmp_path, members=1, datanodes=1) as cluster:
         relay = OneWayRelay(cluster.etcd.members[0].endpoint)
@@ -194,6 +195,7 @@ def test_failover_of_a_leader_that_etcd_does_not_hear_or_that_does_not_hear_etcd
 
 @_NEEDS_ROOT
 @pytest.mark.evidence("coordinator-disk-full")
+@pytest.mark.long("waits for leases of etcd")
 def test_failover_between_coordinators_whose_disks_are_full(tmp_path: Path) -> None:
     with (
         failover_cluster(tmp_path, datanodes=1, standby_disk_bytes=128 << 20) as cluster,

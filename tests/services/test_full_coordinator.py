@@ -37,13 +37,14 @@ def mkdirs(cluster: LocalCluster, path: str, by: httpx.Client | None = None) -> 
 
 def make_directories(cluster: LocalCluster, acknowledged: set[str], prefix: str) -> httpx.Response:
     """Make directories until one is refused; return that answer."""
-    # A new connection for each directory would take a minute.
+    # Long names fill the disk sooner. A new connection for each directory would take a minute.
     with httpx.Client() as client:
         for number in range(5000):
-            answer = mkdirs(cluster, f"/made/{prefix}-{number}", client)
+            name = f"{prefix}-{number:0240}"
+            answer = mkdirs(cluster, f"/made/{name}", client)
             if answer.status_code != 200:
                 return answer
-            acknowledged.add(f"{prefix}-{number}")
+            acknowledged.add(name)
     raise AssertionError("a full disk takes 5000 directories")
 
 

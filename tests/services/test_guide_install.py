@@ -251,6 +251,7 @@ def test_agent_runs_queries_of_a_user_under_that_account_and_nothing_else_of_the
     assert not site.machines.on("node3", "ps -u alice -o comm=", check=False)
 
 
+@pytest.mark.long("installs twice")
 def test_operator_upgrades_and_removes_line_by_line(site: Site) -> None:
     began = site.machines.on("node2", "systemctl show -P ExecMainStartTimestampMonotonic peacefs-datanode")
     assert site.run("Upgrade").count("Datanodes: 3 alive") == 3

@@ -112,6 +112,7 @@ def log_free(image: dict[str, bytes], directory: Path) -> Path:
 
 
 @pytest.mark.evidence("directory-put-back")
+@pytest.mark.long("several starts")
 def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_accepted(tmp_path: Path) -> None:
     """The directory and its record were replaced by an old copy, so nothing in it shows the later commits."""
     with (

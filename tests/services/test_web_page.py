@@ -288,7 +288,13 @@ def test_page_opens_a_checkpoint_to_its_batches_and_verifies_it(chrome: Browser,
         page.page.get_by_role("heading", name="/checkpoints/orders/offsets/1", exact=True).wait_for()
 
 
-@pytest.mark.parametrize("look", [{}, _PHONE], ids=["desk", "phone in the dark"])
+@pytest.mark.parametrize(
+    "look",
+    [
+        pytest.param({}, id="desk"),
+        pytest.param(_PHONE, id="phone in the dark", marks=pytest.mark.long("the desk is always tried")),
+    ],
+)
 def test_page_draws_checkpoints_that_were_made_of_each_other(
     chrome: Browser, cluster: LocalCluster, look: dict[str, Any]
 ) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from simulation.client_steps import flusher, list_names, write
 from simulation.simulated_cluster import SimulatedCluster
 
-from peacefs.commands.service_commands import temporary_age_hours_min
-from peacefs.coordinator.background.tasks import temporary_look_interval_s
+from peacefs.coordinator.background import tasks
+from peacefs.coordinator.operations import temporary_files
 from peacefs.runtime import effects as fx
 
-#: The command accepts an hour at least; half an hour is enough for this test.
-_AGE_HOURS = temporary_age_hours_min / 2
-_AGE_S = _AGE_HOURS * 3600.0
+#: The command accepts an hour at least. A shorter life of the cluster takes less time to simulate.
+_AGE_S = 300.0
+_LOOK_S = 300.0
 
 
 def keep_writing(path: str) -> fx.Steps[None]:
@@ -19,11 +20,15 @@ def keep_writing(path: str) -> fx.Steps[None]:
     sink = yield from flusher(path, "slow", "slow")
     while True:
         yield from sink.flush(b"more")
-        yield from fx.sleep(600.0)
+        yield from fx.sleep(100.0)
 
 
-def test_temporary_file_goes_when_its_writer_left_it_and_stays_while_it_is_written() -> None:
-    cluster = SimulatedCluster(seed=1, datanodes=1, collect_temporary_hours=_AGE_HOURS)
+def test_temporary_file_goes_when_its_writer_left_it_and_stays_while_it_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "temporary_look_interval_s", _LOOK_S)
+    monkeypatch.setattr(temporary_files, "temporary_watched_s", 2 * _LOOK_S)
+    cluster = SimulatedCluster(seed=1, datanodes=1, collect_temporary_hours=_AGE_S / 3600)
     cluster.until_ready()
     world, client = cluster.world, cluster.client("client")
     world.run_task(cluster.start(client, "leave", write("/d/left._COPYING_", b"half", "left")), limit_s=60.0)
@@ -38,7 +43,7 @@ def test_temporary_file_goes_when_its_writer_left_it_and_stays_while_it_is_writt
         return sorted(found.files)
 
     assert names() == ["left._COPYING_", "slow._COPYING_"]
-    world.run(lambda: False, limit_s=temporary_look_interval_s + 10.0)
+    world.run(lambda: False, limit_s=_LOOK_S + 10.0)
     assert "left._COPYING_" in names(), "the coordinator has not watched it for long enough"
-    world.run(lambda: False, limit_s=3 * temporary_look_interval_s)
+    world.run(lambda: False, limit_s=3 * _LOOK_S)
     assert names() == ["slow._COPYING_"]

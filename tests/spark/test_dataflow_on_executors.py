@@ -42,6 +42,7 @@ def test_executor_that_is_killed_is_made_up_for(technique: str, executors: Execu
 
 @pytest.mark.spark
 @pytest.mark.timeout(400)
+@pytest.mark.long("the same on units is always run")
 def test_executor_of_a_ring_is_made_up_for_by_its_neighbour(executors: Executors) -> None:
     said = executors.play("peer-ring")
     rows = [row for batch in input_rows(1, batches=8, size=4) for row in batch.to_pylist()]

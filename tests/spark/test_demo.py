@@ -34,6 +34,7 @@ def processes_about(directory: Path) -> list[str]:
     return found
 
 
+@pytest.mark.long("the whole demo")
 def test_a_killed_query_comes_back_exact(tmp_path: Path) -> None:
     log = tmp_path / "auth.log"
     log.write_text("\n".join(generate_log(4, 1200)), encoding="utf-8")

@@ -53,7 +53,7 @@ def test_queries_that_are_killed_put_out_what_a_batch_gives(
     logs = log_events.available()
     events = log_events.read_events(logs[(seed - 1) % len(logs)])
     parts, kills, others = (
-        (rng.randint(8, 16), rng.randint(1, 4), rng.randint(2, 6)) if _LONG else (often(3, 4), often(1, 2), 3)
+        (rng.randint(8, 16), rng.randint(1, 4), rng.randint(2, 6)) if _LONG else (often(2, 4), often(1, 2), 3)
     )
     if not _LONG:
         events = events[:_EVENTS_IN_CI]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 
+@pytest.mark.long("restarts every datanode")
 def test_restart_of_each_datanode_without_maintenance_fails_no_batch(spark: SparkSession, tmp_path: Path) -> None:
     source = GrowingSource(tmp_path / "source")
     with LocalCluster(tmp_path / "cluster", datanodes=4, port=0) as cluster:

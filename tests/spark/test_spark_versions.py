@@ -101,6 +101,7 @@ def queries(python: str, directory: Path) -> Iterator[Queries]:
 
 @pytest.mark.spark
 @pytest.mark.cluster
+@pytest.mark.long("several Sparks")
 def test_a_query_goes_on_from_its_checkpoint_with_the_settings_for_its_spark(python: str, tmp_path: Path) -> None:
     version = spark_version(python)
     words: Counter[str] = Counter()

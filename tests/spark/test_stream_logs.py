@@ -294,6 +294,7 @@ def programs(tmp_path: Path, worker_python: Path) -> Iterator[Programs]:
 
 
 @pytest.mark.cluster
+@pytest.mark.long("a minute of kills")
 def test_stream_rows_are_there_once_when_dataflow_and_spark_are_killed(programs: Programs, tmp_path: Path) -> None:
     """A dataflow writes a log, a Spark query copies it to another log, a second dataflow reads that.
 
