@@ -10,7 +10,7 @@ stores the checkpoints. Start-up does not count. Engines take turns, query by qu
 - *SGuard, peacefs*: all state, each second, on three disks.
 - *amnesia*: nothing.
 - *Bytewax*: the state that changed, each second, in SQLite on one disk. Missing if it is not installed. It makes a
-  Python object of each row; "objects ready" leaves this processor time out.
+  Python object of each row; "objects ready" does so before the clock starts.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,6 @@ class Spent:
     cpu_s: float
     rows_in: int
     rows_out: int
-    #: Part of the processor time that makes objects of rows.
-    objects_s: float = 0.0
 
 
 def main(*, quick: bool = False, rows: Sequence[str] = tuple(QUERIES)) -> None:
@@ -89,6 +88,7 @@ class _Contest:
         self._engines: dict[str, Callable[[str], Spent]] = {"SGuard": self._sguard, "amnesia": self._amnesia}
         if importlib.util.find_spec("bytewax") is not None:
             self._engines["Bytewax"] = self._bytewax
+            self._engines["Bytewax, objects ready"] = partial(self._bytewax, ready=True)
         else:
             print("Bytewax is missing: install it with pip install bytewax", flush=True)
 
@@ -104,15 +104,11 @@ class _Contest:
             row[f"{name}, rows/s"] = statistics.median(one.rows_in / one.seconds for one in each)
             row[f"{name}, rows/cpu s"] = statistics.median(one.rows_in / one.cpu_s for one in each)
             found = {one.rows_out for one in each}
-            if found != {wanted} and (name, query) != ("Bytewax", "q4"):
+            if found != {wanted} and (name[:7], query) != ("Bytewax", "q4"):
                 # Bytewax's query 4 shows each change of an average.
                 raise SystemExit(f"{name} gives {found} rows for {query}, and DuckDB {wanted}")
-        if "Bytewax" in spent:
-            ready = statistics.median(one.rows_in / (one.cpu_s - one.objects_s) for one in spent["Bytewax"])
-            row["Bytewax, objects ready, rows/cpu s"] = ready
-            ours, theirs = row["SGuard, rows/cpu s"], row["Bytewax, rows/cpu s"]
-            row["SGuard / Bytewax"] = ours / theirs
-            row["SGuard / Bytewax, objects ready"] = ours / ready
+        for name in (each for each in spent if each.startswith("Bytewax")):
+            row[f"SGuard / {name}"] = row["SGuard, rows/cpu s"] / row[f"{name}, rows/cpu s"]
         print(row, flush=True)
         return row
 
@@ -159,13 +155,16 @@ class _Contest:
         rows_in = sum(batch.num_rows for batches in rows.values() for batch in batches)
         return Spent(seconds, others + nodes, rows_in, rows_out)
 
-    def _bytewax(self, query: str) -> Spent:
+    def _bytewax(self, query: str, *, ready: bool = False) -> Spent:
         directory = self._directory / f"bytewax-{self._runs}"
         directory.mkdir()
+        options = ["--ready"] if ready else []
         command = [sys.executable, "-m", f"{__name__}.bytewax_flows", query, str(self._count), str(_SEED)]
-        done = subprocess.run([*command, str(directory)], stdout=subprocess.PIPE, timeout=_PEER_S, check=True)
+        done = subprocess.run(
+            [*command, str(directory), *options], stdout=subprocess.PIPE, timeout=_PEER_S, check=True
+        )
         found = json.loads(done.stdout.splitlines()[-1])
-        return Spent(found["s"], found["cpu s"], found["in"], found["out"], found["of objects s"])
+        return Spent(found["s"], found["cpu s"], found["in"], found["out"])
 
 
 def _ended_cpu_s() -> float:
