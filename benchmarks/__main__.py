@@ -50,6 +50,7 @@ _ALL = (
     "state_latency",
     "dataflow",
     "dataflow_spark",
+    "nexmark",
     "cec",
     "flux",
     "recovery",
@@ -93,7 +94,7 @@ _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metad
 _WITH_STATE = ("spark_batches",)
 _WITH_TECHNIQUE = ("recovery_pictures", "recovery")
 _WITH_HOSTS = ("recovery",)
-_WITH_ROWS = ("peers", "failover")
+_WITH_ROWS = ("peers", "failover", "nexmark")
 _WITH_FILE_SIZE = ("peers",)
 _WITH_TREE = ("hops", "small_costs", "request_path", "request_steps")
 

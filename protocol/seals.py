@@ -98,13 +98,19 @@ class Opener:
         except InvalidTag:
             raise BrokenSeal("the received data was changed or reordered: its seal does not verify") from None
 
-    def open(self, data: Bytes) -> bytes:
+    def open(self, data: Bytes) -> Bytes:
         """Add received bytes and return the data of the complete records, for asyncio protocols."""
-        if self._waiting:
-            self._waiting += data
-            data = self._waiting
-        pieces: list[memoryview] = []
         view, at = memoryview(data), 0
+        pieces: list[memoryview] = []
+        if self._waiting:
+            # Complete the first record alone, so that the other bytes are not copied.
+            at = self._complete(view)
+            record = memoryview(self._waiting)
+            if len(record) < LENGTH_BYTES or len(record) < record_length(record) + RECORD_BYTES_OVER:
+                return b""
+            pieces.append(record[LENGTH_BYTES:-SEAL_BYTES])
+            self._waiting = bytearray()
+            self.check(pieces[0], record[-SEAL_BYTES:])
         while at + LENGTH_BYTES <= len(view):
             begin = at + LENGTH_BYTES
             end = begin + record_length(view, at)
@@ -113,6 +119,16 @@ class Opener:
             pieces.append(view[begin:end])
             self.check(pieces[-1], view[end : end + SEAL_BYTES])
             at = end + SEAL_BYTES
-        if at or data is not self._waiting:
+        if at < len(view):
             self._waiting = bytearray(view[at:])
-        return b"".join(pieces)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _complete(self, view: memoryview) -> int:
+        """Add to the waiting record what is missing, as far as it came; return the number of bytes."""
+        taken = max(0, LENGTH_BYTES - len(self._waiting))
+        self._waiting += view[:taken]
+        if len(self._waiting) < LENGTH_BYTES:
+            return len(view)
+        missing = record_length(self._waiting) + RECORD_BYTES_OVER - len(self._waiting)
+        self._waiting += view[taken : taken + missing]
+        return min(taken + missing, len(view))

@@ -19,4 +19,4 @@ class ProtectedStream:
 
     sock: socket.socket
     seal: Callable[[Bytes, Bytes], Sequence[Bytes]]
-    open: Callable[[bytes], bytes]
+    open: Callable[[bytes], Bytes]

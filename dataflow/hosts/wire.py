@@ -27,6 +27,7 @@ from peacefs.dataflow.core.messages import CopyPiece, Data, HistoryPart, Message
 from peacefs.dataflow.limits import dataflow_rows_bytes_max
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.ring.messages import HostedMessage
+from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ProtocolViolation
 from peacefs.protocol.limits import MIB
 
@@ -102,7 +103,7 @@ class MessageReader:
         self._schemas = schemas
         self._bytes = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Message | HostedMessage]:
+    def feed(self, data: Bytes) -> Iterator[Message | HostedMessage]:
         """Yield the messages that are complete now. Raises ProtocolViolation for anything else."""
         self._bytes += data
         while len(self._bytes) >= _PREFIX.size:

@@ -25,7 +25,7 @@ from peacefs.dataflow.unit_state.operator_state import OperatorState
 
 from .aggregates import AggregatedColumns, Aggregation
 from .interface import OperatorSpecification
-from .keys import values_of_keys, with_plain_keys
+from .keys import key_codes, values_of_keys, with_plain_keys
 from .open_sessions import OpenSessions, Session
 from .row_times import EARLIEST_US, ENDED_US, times_of
 from .time_windows import WINDOW_END, count_only, window_type
@@ -89,11 +89,59 @@ class _Sessions(Operator):
 
     def process(self, port: int, rows: Rows) -> Iterable[Rows]:
         self.left_out = ()
-        keys = values_of_keys(rows, self._of.keys)
+        times = times_of(rows, self._stream.time)
         latest, last_number = self._progress.get()
+        if len(times) and times[0] >= latest and (times[1:] >= times[:-1]).all():
+            latest, last_number = int(times[-1]), self._add_ordered(rows, times, last_number)
+        else:
+            latest, last_number = self._add_disordered(rows, times, latest, last_number)
+        self._progress.set([latest, last_number])
+        return self._emit(latest - self._of.lateness_us)
+
+    def end(self, port: int) -> Iterable[Rows]:
+        return self._emit(ENDED_US)
+
+    def _add_ordered(self, rows: Rows, times: np.ndarray[Any, Any], last_number: int) -> int:
+        """Add rows in the order of their times, after all rows before. Return the number of the last session.
+
+        None of them is late, and none merges sessions. So one look at the open sessions is enough for all rows of
+        a key with less than a gap between them.
+        """
+        codes = key_codes([rows.column(key) for key in self._of.keys]) if self._of.keys else np.zeros(len(times))
+        by_key = np.argsort(codes, kind="stable")
+        codes, times = codes[by_key], times[by_key]
+        starts = np.append(True, (codes[1:] != codes[:-1]) | (times[1:] - times[:-1] >= self._of.gap_us))
+        begins = np.flatnonzero(starts)
+        ends = np.append(begins[1:], len(times))
+        firsts = by_key[begins]
+        keys = values_of_keys(rows.take(pa.array(firsts)), self._of.keys)
+        first_us, last_us = times[begins].tolist(), times[ends - 1].tolist()
+        of_pieces = np.empty(len(begins), np.int64)
+        # Sessions are numbered in the order of their first rows.
+        for piece in np.argsort(firsts).tolist():
+            key, time = keys[piece], first_us[piece]
+            found = self._open.near(key, time, time - self._of.lateness_us)
+            if found:
+                (session,) = found
+                session.last_us = last_us[piece]
+            else:
+                last_number += 1
+                session = Session(key, last_number, time, last_us[piece])
+                self._open.add(session)
+            of_pieces[piece] = session.number
+        numbers = np.empty(len(times), np.int64)
+        numbers[by_key] = np.repeat(of_pieces, ends - begins)
+        self._add(rows, numbers, 0, len(numbers))
+        return last_number
+
+    def _add_disordered(
+        self, rows: Rows, times: np.ndarray[Any, Any], latest: int, last_number: int
+    ) -> tuple[int, int]:
+        """Add rows one by one. Return the latest time, and the number of the last session."""
+        keys = values_of_keys(rows, self._of.keys)
         numbers = np.empty(rows.num_rows, np.int64)
         added = 0
-        for at, (key, time) in enumerate(zip(keys, times_of(rows, self._stream.time).tolist(), strict=True)):
+        for at, (key, time) in enumerate(zip(keys, times.tolist(), strict=True)):
             latest = max(latest, time)
             watermark = latest - self._of.lateness_us
             found = self._open.near(key, time, watermark)
@@ -114,11 +162,7 @@ class _Sessions(Operator):
             numbers[at] = session.number
         self._add(rows, numbers, added, rows.num_rows)
         self._leave_out(rows, numbers)
-        self._progress.set([latest, last_number])
-        return self._emit(latest - self._of.lateness_us)
-
-    def end(self, port: int) -> Iterable[Rows]:
-        return self._emit(ENDED_US)
+        return latest, last_number
 
     def _add(self, rows: Rows, numbers: np.ndarray[Any, Any], begin: int, end: int) -> None:
         """Add the rows from `begin` to before `end` to their sessions. Number 0 stands for a late row."""
