@@ -18,6 +18,8 @@ from peacefs.protocol.frames import PREFIX_BYTES, FrameReader, encode
 from peacefs.protocol.handshake import Identity, connecting, welcomed
 from peacefs.protocol.messages import Message, Target
 
+from .plain_hdfs import greeting
+
 _LENGTH_AT: Final = 8
 _LENGTH: Final = struct.Struct(">I")
 _TIMEOUT_S: Final = 60.0
@@ -45,6 +47,13 @@ def framed_connection(host: str, port: int) -> socket.socket:
 def http_connection(host: str, port: int) -> socket.socket:
     """Return a connection on which HTTP requests may be sent."""
     return _connected(host, port)
+
+
+def hdfs_connection(host: str, port: int) -> socket.socket:
+    """Return a connection on which requests of HDFS's clients may be sent."""
+    sock = _connected(host, port)
+    sock.sendall(greeting(getpass.getuser()))
+    return sock
 
 
 def _connected(host: str, port: int) -> socket.socket:
@@ -82,6 +91,17 @@ def take_http(data: bytes) -> int:
     begin = head.index(b"content-length:") + len(b"content-length:")
     size = end + 4 + int(head[begin:].split(b"\r\n", 1)[0])
     return size if len(data) >= size else 0
+
+
+def take_hdfs(data: bytes) -> int:
+    """Return the size of the first complete answer, 0 if there is none."""
+    size = 4 + int.from_bytes(data[:4])
+    if len(data) < max(size, 4):
+        return 0
+    # The header of an answer without an exception is short.
+    assert data[4] < 0x80, data[:size]
+    assert b"Exception" not in data[:size], data[:size]
+    return size
 
 
 def http_request(method: str, path: str, query: str) -> bytes:

@@ -32,19 +32,15 @@ class PlainHdfs:
         self._methods: dict[str, bytes] = {}
         self._socket = socket.create_connection((host, port), timeout=60.0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        said = IpcConnectionContextProto(userInfo=UserInformationProto(effectiveUser=user), protocol=_PROTOCOL)
-        self._socket.sendall(_GREETING + _frame(self._header(_CONTEXT_CALL, b""), _delimited(said)))
+        self._socket.sendall(greeting(user))
 
     def ask(self, method: str, request: Message, answer: type[M]) -> M:
         """Call a method and return its answer. Raises RuntimeError if it is refused."""
         self._calls += 1
         named = self._methods.get(method)
         if named is None:
-            header = RequestHeaderProto(
-                methodName=method, declaringClassProtocolName=_PROTOCOL, clientProtocolVersion=1
-            )
-            named = self._methods[method] = _delimited(header)
-        self._socket.sendall(_frame(self._header(self._calls, self._client), named, _delimited(request)))
+            named = self._methods[method] = _method_header(method)
+        self._socket.sendall(_frame(_header(self._calls, self._client), named, _delimited(request)))
         received = self._socket.recv(1 << 20)
         while len(received) < 4 or len(received) < 4 + int.from_bytes(received[:4]):
             received += self._socket.recv(1 << 20)
@@ -58,17 +54,34 @@ class PlainHdfs:
         found: M = answer.FromString(received[end + 1 :])
         return found
 
-    @staticmethod
-    def _header(call: int, client: bytes) -> bytes:
-        return _delimited(
-            RpcRequestHeaderProto(
-                rpcKind=RpcKindProto.RPC_PROTOCOL_BUFFER,
-                rpcOp=RpcRequestHeaderProto.RPC_FINAL_PACKET,
-                callId=call,
-                clientId=client,
-                retryCount=0,
-            )
+
+def greeting(user: str) -> bytes:
+    """Return the bytes that begin a connection of a user."""
+    said = IpcConnectionContextProto(userInfo=UserInformationProto(effectiveUser=user), protocol=_PROTOCOL)
+    return _GREETING + _frame(_header(_CONTEXT_CALL, b""), _delimited(said))
+
+
+def request(call: int, client: bytes, method: str, message: Message) -> bytes:
+    """Return the frame of a call."""
+    return _frame(_header(call, client), _method_header(method), _delimited(message))
+
+
+def _method_header(method: str) -> bytes:
+    return _delimited(
+        RequestHeaderProto(methodName=method, declaringClassProtocolName=_PROTOCOL, clientProtocolVersion=1)
+    )
+
+
+def _header(call: int, client: bytes) -> bytes:
+    return _delimited(
+        RpcRequestHeaderProto(
+            rpcKind=RpcKindProto.RPC_PROTOCOL_BUFFER,
+            rpcOp=RpcRequestHeaderProto.RPC_FINAL_PACKET,
+            callId=call,
+            clientId=client,
+            retryCount=0,
         )
+    )
 
 
 def _frame(*messages: bytes) -> bytes:

@@ -25,6 +25,8 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from peacefs.protocol.frames import encode
+from peacefs.protocol.hadoop import namenode_pb2 as pb
+from peacefs.protocol.hadoop.hdfs_pb2 import FsPermissionProto
 from peacefs.protocol.messages import (
     ChangeOwner,
     CreateFile,
@@ -36,7 +38,17 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.new_file import NewFile
 
-from .lean_clients import framed_connection, http_connection, http_request, run, take_frame, take_http
+from .lean_clients import (
+    framed_connection,
+    hdfs_connection,
+    http_connection,
+    http_request,
+    run,
+    take_frame,
+    take_hdfs,
+    take_http,
+)
+from .plain_hdfs import request
 from .report import show
 
 _TREE = Path(__file__).parents[1]
@@ -101,6 +113,25 @@ _STEPS: Final[tuple[tuple[str, Callable[[_Path, str], Message]], ...]] = (
 )
 
 
+def _hdfs_stat(at: _Path) -> pb.GetFileInfoRequestProto:
+    return pb.GetFileInfoRequestProto(src=f"{at.top}/stat/{at.number % 50}")
+
+
+def _hdfs_mkdir(at: _Path) -> pb.MkdirsRequestProto:
+    return pb.MkdirsRequestProto(src=at.of("d", "h"), masked=FsPermissionProto(perm=0o755), createParent=True)
+
+
+def _hdfs_delete(at: _Path) -> pb.DeleteRequestProto:
+    return pb.DeleteRequestProto(src=at.of("d", "h"), recursive=False)
+
+
+_HDFS_STEPS: Final = (
+    ("stat", "getFileInfo", _hdfs_stat),
+    ("mkdir", "mkdirs", _hdfs_mkdir),
+    ("delete", "delete", _hdfs_delete),
+)
+
+
 def main(*, quick: bool = False, against: Path | None = None) -> None:
     rounds, calls = (2, 40) if quick else (8, 100)
     trees = {"this tree": _TREE} if against is None else {"before": against.resolve(), "this tree": _TREE}
@@ -131,9 +162,10 @@ def main(*, quick: bool = False, against: Path | None = None) -> None:
 class _Cluster:
     """One tree's cluster, and connections to it."""
 
-    def __init__(self, host: str, port: int, process: int) -> None:
+    def __init__(self, host: str, port: int, hdfs_port: int, process: int) -> None:
         self._process = process
         self._address = (host, port)
+        self._hdfs = (host, hdfs_port)
         self._own = framed_connection(host, port)
         me = getpass.getuser()
         self._tops = {me: "/bench-root", _ANN: "/bench-ann"}
@@ -168,7 +200,19 @@ class _Cluster:
             http_request("GET", f"/bench-root/stat/{number % 50}", "op=GETFILESTATUS") for number in range(calls)
         ]
         yield "WebHDFS stat", self._costs(http, [asked] * _CLIENTS, take_http)
-        for sock in (*framed, *http):
+        hdfs = [hdfs_connection(*self._hdfs) for _ in range(_CLIENTS)]
+        for what, method, asked_at in _HDFS_STEPS:
+            requests = [
+                [
+                    request(
+                        number, os.urandom(16), method, asked_at(_Path("/bench-root", f"{turn}-", client, number))
+                    )
+                    for number in range(calls)
+                ]
+                for client in range(_CLIENTS)
+            ]
+            yield f"HDFS {what}", self._costs(hdfs, requests, take_hdfs)
+        for sock in (*framed, *http, *hdfs):
             sock.close()
 
     def _costs(

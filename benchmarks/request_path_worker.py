@@ -18,7 +18,9 @@ def main() -> None:
         tempfile.TemporaryDirectory() as directory,
         LocalCluster(Path(directory), datanodes=1, port=0) as cluster,
     ):
-        print(json.dumps([cluster.address.host, cluster.address.port, cluster.coordinator.pid]), flush=True)
+        hdfs_port = int(cluster.hdfs_uri.rpartition(":")[2])
+        where = [cluster.address.host, cluster.address.port, hdfs_port, cluster.coordinator.pid]
+        print(json.dumps(where), flush=True)
         sys.stdin.read()
 
 

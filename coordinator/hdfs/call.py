@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine, Mapping
+from types import CoroutineType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import Message
 
@@ -68,7 +70,7 @@ def refused(header: CallHeader, error: PeacefsError) -> bytes:
 
 
 class OpenMethodCall(Watched):
-    """A call being served: `carry_out` it, wait until what it `needed` is durable, send the result of `finish`."""
+    """A call being served: `begin` it, wait until what it `needed` is durable, send the result of `finish`."""
 
     __slots__ = (
         "_asked",
@@ -106,22 +108,51 @@ class OpenMethodCall(Watched):
         self.name = name
         self._call = MethodCall(served, asker.user, asker.host, header.client, header.call)
 
-    async def carry_out(self) -> Answer:
-        """Carry out the call and return the answer for `finish`. Return errors instead of raising them."""
+    def begin(self) -> Answer | asyncio.Task[Answer]:
+        """Carry out the call up to its first wait. Return the answer for `finish`, or a task that continues.
+
+        Errors are returned, not raised. Runs in the caller's context, and leaves its own trace context there.
+        """
+        door = self._door
+        if door is not None and not door.may_answer and not self._method.is_of_any:
+            return asyncio.get_running_loop().create_task(self._wait_to_begin(door))
+        begun = self._begin()
+        return asyncio.get_running_loop().create_task(begun) if isinstance(begun, CoroutineType) else begun
+
+    async def _wait_to_begin(self, door: Door) -> Answer:
+        try:
+            await door.pass_through()
+        except Exception as error:
+            return self._failure(error)
+        begun = self._begin()
+        return await begun if isinstance(begun, CoroutineType) else begun
+
+    def _begin(self) -> Answer | CoroutineType[Any, Any, Answer]:
+        """Return the answer, or a coroutine that continues the call."""
         enter(self._context)
         try:
-            door = self._door
-            if door is not None and not door.may_answer and not self._method.is_of_any:
-                await door.pass_through()
             if self._asker.authenticate is not None:
                 self._call.caller = self._asker.authenticate()
-            answer: Message | bytes = await self.run(self._method.run(self._call, self._asked))  # type: ignore[arg-type]
+            steps = self._method.run(self._call, self._asked)
+            waited = self.step(steps.send, None)
+        except StopIteration as stop:
+            answer: Answer = stop.value
             return answer
-        except PeacefsError as error:
+        except Exception as error:
+            return self._failure(error)
+        return self._continue(steps, waited)
+
+    async def _continue(self, steps: Coroutine[Any, Any, Message | bytes], waited: Any) -> Answer:
+        try:
+            return await self.rest(steps, waited)
+        except Exception as error:
+            return self._failure(error)
+
+    def _failure(self, error: Exception) -> PeacefsError:
+        if isinstance(error, PeacefsError):
             return error
-        except Exception:
-            log.exception("a call of %s over hdfs:// failed", self.name)
-            return PeacefsError("an internal error of the coordinator; its log says more")
+        log.error("a call of %s over hdfs:// failed", self.name, exc_info=error)
+        return PeacefsError("an internal error of the coordinator; its log says more")
 
     def finish(self, answer: Answer, refusal: PeacefsError | None = None) -> bytes:
         """Return the bytes to send now. `refusal` is the reason if a log entry that the call needs was undone."""

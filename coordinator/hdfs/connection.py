@@ -37,7 +37,7 @@ from peacefs.protocol.limits import (
     handshake_timeout_s,
     idle_connection_timeout_s,
 )
-from peacefs.service.first_step import begin
+from peacefs.protocol.trace_context import switch_to
 
 from .call import Answer, Asker, OpenMethodCall, refused
 from .connections import Connections
@@ -138,7 +138,8 @@ class HdfsConnection(asyncio.Protocol):
                 found = self._reader.next()
                 if found is None:
                     break
-                self._expect_rest(0)
+                if self._held_bytes:
+                    self._expect_rest(0)
                 self._take(found)
                 begun += 1
                 if begun >= calls_per_turn_max:
@@ -146,11 +147,14 @@ class HdfsConnection(asyncio.Protocol):
                     asyncio.get_running_loop().call_soon(self._take_turn)
         except PeacefsError as error:
             self.refuse(error, is_told=self._identification is not None)
+        finally:
+            # Whatever runs next on the event loop serves no request.
+            switch_to(None)
         if begun:
             self._heard()
-        if not self._transport.is_closing():
+        if (self._reader.buffered_bytes or self._held_bytes or self._is_full) and not self._transport.is_closing():
             self._expect_rest(self._reader.buffered_bytes)
-            self._read_while_there_is_room()
+        self._read_while_there_is_room()
 
     def _take_turn(self) -> None:
         self._has_turn = True
@@ -208,7 +212,7 @@ class HdfsConnection(asyncio.Protocol):
         shared = self._shared
         call = OpenMethodCall(shared.served, header, name, method, asked, asker, shared.door, shared.audit)
         self._calls += 1
-        answered = begin(call.carry_out())
+        answered = call.begin()
         if isinstance(answered, asyncio.Task):
             shared.waits(answered)
             answered.add_done_callback(partial(self._answer_late, call))
@@ -263,8 +267,7 @@ class HdfsConnection(asyncio.Protocol):
         """Record the buffered bytes of an unfinished frame, and set a deadline for the rest."""
         if not begun_bytes and not self._held_bytes:
             return
-        is_held_up = not self._has_turn or self._calls >= calls_per_connection_max
-        is_awaited = begun_bytes > 0 and not is_held_up
+        is_awaited = begun_bytes > 0 and not self._is_full
         if not is_awaited and self._frame_deadline is not None:
             self._frame_deadline.cancel()
             self._frame_deadline = None
@@ -279,9 +282,14 @@ class HdfsConnection(asyncio.Protocol):
     def _give_up(self) -> None:
         self.refuse(PeerTimeout(f"a frame has not ended {begun_frame_timeout_s:g} s after it began"))
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether no further call may begin for now."""
+        return not self._has_turn or self._calls >= calls_per_connection_max
+
     def _read_while_there_is_room(self) -> None:
-        is_full = not self._has_turn or self._calls >= calls_per_connection_max
-        if is_full == self._is_paused:
+        is_full = self._is_full
+        if is_full == self._is_paused or self._transport.is_closing():
             return
         self._is_paused = is_full
         if is_full:

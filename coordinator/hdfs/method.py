@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -81,14 +81,14 @@ class MethodCall:
             raise FileNotFound(f"File does not exist: {text}")
         return self.files.names.path_of(min(int(number), _INODE_MAX)) + slash + below
 
-    async def name(self, asked: NameCall) -> Any:
-        """Carry out a namespace operation and return its result."""
+    def name(self, asked: NameCall) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine that carries out a namespace operation and returns its result."""
         self.asked = asked
-        return await NAME_TABLE[type(asked)].run(self.served.files, asked, self.host)
+        return NAME_TABLE[type(asked)].run(self.served.files, asked, self.host)
 
 
 class Run(Protocol):
-    def __call__(self, call: MethodCall, asked: Any, /) -> Awaitable[Message | bytes]: ...
+    def __call__(self, call: MethodCall, asked: Any, /) -> Coroutine[Any, Any, Message | bytes]: ...
 
 
 class Method(NamedTuple):

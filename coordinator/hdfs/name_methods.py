@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage
@@ -42,9 +42,8 @@ _INDEX_DIGITS_MAX: Final = 9
 _OTHER_POLICIES: Final = ("ALL_NVDIMM", "ALL_SSD", "COLD", "LAZY_PERSIST", "ONE_SSD", "PROVIDED", "WARM")
 
 
-async def _status(call: MethodCall, path: str) -> InodeStatus:
-    status: InodeStatus = await call.name(m.GetFileInfo(path, call.user))
-    return status
+def _status(call: MethodCall, path: str) -> Coroutine[Any, Any, InodeStatus]:
+    return call.name(m.GetFileInfo(path, call.user))
 
 
 async def _get_file_info(call: MethodCall, asked: pb.GetFileInfoRequestProto) -> bytes:

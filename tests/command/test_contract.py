@@ -48,7 +48,7 @@ def test_long_outputs_that_differ_are_said_by_their_lines() -> None:
 
 def test_list_of_differences_has_reasons_and_names_what_is_run() -> None:
     known = read_known((_CONTRACT / "known_differences.toml").read_text())
-    assert set(known) == {"cases", "cases_by_rpc", "commands", "refusals"}
+    assert set(known) == {"cases", "cases_over_hdfs", "cases_over_webhdfs", "commands", "refusals"}
     with pytest.raises(ValueError, match="without a reason"):
         read_known('[[cases]]\nname = "Open.dir"\nbecause = " "')
 

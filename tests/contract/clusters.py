@@ -22,17 +22,17 @@ hadoop.proxyuser.elsewhere.users = "*"
 
 
 @contextmanager
-def running_peacefs(directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield its `webhdfs://` URI and its `hdfs://` URI."""
+def running_peacefs(directory: Path) -> Iterator[dict[str, str]]:
+    """Yield its URI for each protocol."""
     rules = directory.with_name("proxy-users.toml")
     rules.write_text(_PROXY_USERS)
     options = [f"--proxy-users={rules}"]
     with LocalCluster(directory, datanodes=3, port=0, coordinator_options=options) as cluster:
-        yield cluster.webhdfs_uri, cluster.hdfs_uri
+        yield {"webhdfs": cluster.webhdfs_uri, "hdfs": cluster.hdfs_uri}
 
 
 @contextmanager
-def running_hdfs(toolchain: Toolchain, directory: Path) -> Iterator[tuple[str, str]]:
+def running_hdfs(toolchain: Toolchain, directory: Path) -> Iterator[dict[str, str]]:
     """Yield the same of HDFS. Raises RuntimeError when it does not start."""
     command = toolchain.command("contract.HdfsPeer", [str(directory)], {}, log="hdfs")
     errors = toolchain.build / "hdfs.err"
@@ -48,7 +48,7 @@ def running_hdfs(toolchain: Toolchain, directory: Path) -> Iterator[tuple[str, s
             uris = process.stdout.readline().split()
             if len(uris) != 2:
                 raise RuntimeError(f"HDFS did not start: {errors} says why")
-            yield uris[0], uris[1]
+            yield {"webhdfs": uris[0], "hdfs": uris[1]}
         finally:
             process.stdin.close()
             try:

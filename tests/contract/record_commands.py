@@ -23,8 +23,10 @@ def main() -> None:
     toolchain.prepare()
     with tempfile.TemporaryDirectory(prefix="peacefs-contract-") as made:
         scratch = Path(made)
-        with running_hdfs(toolchain, scratch / "namenode") as (uri, _by_rpc):
-            answers = run_shell(toolchain, uri, uri, "recorded", scratch / "shell", hdfs_commands.COMMANDS)
+        with running_hdfs(toolchain, scratch / "namenode") as uris:
+            answers = run_shell(
+                toolchain, uris["webhdfs"], uris["webhdfs"], "recorded", scratch / "shell", hdfs_commands.COMMANDS
+            )
     hdfs_commands.RECORDED.write_text(json.dumps(answers, indent=1) + "\n")
 
 

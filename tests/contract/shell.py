@@ -56,7 +56,7 @@ def run_shell(
 def normal(said: str, places: dict[str, str]) -> str:
     """Return output without addresses, dates, and sizes of the file system."""
     for placeholder, value in places.items():
-        said = said.replace(value, placeholder).replace(value.removeprefix("webhdfs://"), placeholder)
+        said = said.replace(value, placeholder).replace(value.rpartition("//")[2], placeholder)
     said = _INSTANT.sub("TIME", _DATE.sub("DATE", said))
     lines = [re.sub(r"\s+", " ", line).strip() for line in said.splitlines()]
     if any(line.startswith("Filesystem Size Used") for line in lines):

@@ -26,6 +26,7 @@ def run_suites(toolchain: Toolchain, uri: str, name: str, scratch: Path) -> dict
     )
     report = reports / "TEST-junit-jupiter.xml"
     report.unlink(missing_ok=True)
+    scratch.mkdir()
     with (toolchain.build / f"suites-{name}.out").open("w") as out:
         # Status 1 means failed cases, which the caller judges.
         ended = subprocess.run(

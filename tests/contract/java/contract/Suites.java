@@ -30,6 +30,7 @@ import org.apache.hadoop.fs.contract.AbstractContractSetTimesTest;
 import org.apache.hadoop.fs.contract.AbstractContractUnbufferTest;
 import org.apache.hadoop.fs.contract.AbstractContractVectoredReadTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
+import org.apache.hadoop.tools.contract.AbstractContractDistCpTest;
 import org.junit.jupiter.api.BeforeEach;
 
 /** Hadoop's own suites, each bound to the cluster that {@link WebHdfsContract} names. */
@@ -77,6 +78,14 @@ public class Suites {
   }
 
   public static class Delete extends AbstractContractDeleteTest {
+    @Override
+    protected AbstractFSContract createContract(Configuration conf) {
+      return new WebHdfsContract(conf);
+    }
+  }
+
+  /** Copies between the cluster and a local directory. */
+  public static class DistCp extends AbstractContractDistCpTest {
     @Override
     protected AbstractFSContract createContract(Configuration conf) {
       return new WebHdfsContract(conf);
