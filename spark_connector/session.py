@@ -1,8 +1,8 @@
 """The settings with which Spark checkpoints on peacefs and survives a restart of the coordinator.
 
-Spark gets no jar and no class of ours. The format of state checkpoints stays Spark's default: 1, or 2 in Real-time
-Mode (decision 64). Each setting is a row of one table, with its reason and the Spark version that introduced it.
-An older Spark is not given the setting.
+Spark gets no jar and no class of ours. The format of state checkpoints stays Spark's default, 1, or 2 in Real-time
+Mode (decision 64), unless the caller names the kind of query (`query_settings`). Each setting is a row of one
+table, with its reason and the Spark version that introduced it. An older Spark is not given the setting.
 
 If the cluster requires authentication, Spark shows a token (PEACEFS_TOKEN_FILE) or fetches its own (`client`).
 
@@ -24,6 +24,8 @@ from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import BadRequest
 from peacefs.runtime.tls_variables import TRUSTSTORE_PASSWORD, TRUSTSTORE_VARIABLE
 
+from .query_settings import QUERIES, Setting
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -43,16 +45,6 @@ _FAILOVER_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailov
 _KEPT_CONNECTIONS = "-Dhttp.maxConnections=64"
 #: The oldest supported Spark: older versions write no change logs of state.
 OLDEST_SPARK = (3, 5)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One configuration key. `since` is the Spark version that introduced it, ANY_SPARK for Hadoop's own keys."""
-
-    key: str
-    value: str
-    since: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +116,17 @@ def settings(
     checkpoint_root: str = "/checkpoints",
     spark_version: str | None = None,
     truststore: str | None = None,
+    query: str | None = None,
 ) -> list[Setting]:
     """Return the settings for the coordinator at `address` (`host:port` of its HTTP side, or a URI).
 
     For several coordinators (`a:9870,b:9870`) Spark's URIs name the cluster (`webhdfs://peacefs/path`), and
     Hadoop's client finds the leader. Without `spark_version`, returns the settings of the newest Spark. For
     `https://` or `swebhdfs://`, `truststore` holds the cluster's CA; it defaults to the file that
-    PEACEFS_TRUSTSTORE names, then to Java's own trust. Raises BadRequest.
+    PEACEFS_TRUSTSTORE names, then to Java's own trust. `query`, a key of QUERIES, adds the settings of that
+    kind of query. Raises BadRequest, also if this Spark has no such queries.
     """
-    table = _table(address, checkpoint_root)
+    table = [*_table(address, checkpoint_root), *_query_settings(query, spark_version)]
     truststore = truststore or os.environ.get(TRUSTSTORE_VARIABLE)
     if parse_address(address).tls and truststore:
         table += truststore_settings(truststore)
@@ -144,6 +138,18 @@ def settings(
         raise BadRequest(f"Spark {spark_version} writes no change logs of state: {oldest} is the oldest that does")
     # "4.1" stands for all of 4.1.x.
     return [setting for setting in table if setting.since == ANY_SPARK or _version(setting.since)[:2] <= wanted]
+
+
+def _query_settings(query: str | None, spark_version: str | None) -> tuple[Setting, ...]:
+    if query is None:
+        return ()
+    if query not in QUERIES:
+        raise BadRequest(f"{query!r} is no kind of query: {', '.join(QUERIES)} are")
+    kind = QUERIES[query]
+    if spark_version is not None and _version(spark_version)[:2] < kind.oldest:
+        oldest = ".".join(map(str, kind.oldest))
+        raise BadRequest(f"Spark {spark_version} has no {kind.name}: {oldest} is the oldest that does")
+    return kind.settings
 
 
 def truststore_settings(location: str) -> list[Setting]:
@@ -291,13 +297,15 @@ def configure(
     token: str | None = None,
     client: OAuth2Client | None = None,
     truststore: str | None = None,
+    query: str | None = None,
 ) -> SparkSession.Builder:
     """Apply the settings that this Spark knows to `builder`. Settings made after this call win.
 
     With a `client` Spark fetches new tokens for as long as it runs; with a `token` it works until the token
     expires. Without either, the token comes from PEACEFS_TOKEN_FILE or PEACEFS_TOKEN, if set.
+    `query` is the kind of the session's queries: a key of QUERIES. Raises BadRequest.
     """
-    table = settings(address, checkpoint_root, installed_spark(), truststore)
+    table = settings(address, checkpoint_root, installed_spark(), truststore, query)
     credential: Credential = client or TokenSource.of(token).current()
     if credential:
         table += credential_settings(address, credential, truststore)

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from .session import ANY_SPARK, Setting
+from .query_settings import Setting
+from .session import ANY_SPARK
 
 
 def _defaults(table: Sequence[Setting]) -> str:

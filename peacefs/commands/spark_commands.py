@@ -41,6 +41,14 @@ def conf(
     root: Annotated[
         str, typer.Option("--root", metavar="DIR", help="Default checkpoint root of queries.")
     ] = "/checkpoints",
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query",
+            metavar="KIND",
+            help="Add the settings of a kind of query: micro-batch, join, or real-time.",
+        ),
+    ] = None,
     coordinator: Annotated[
         str,
         typer.Option(
@@ -72,7 +80,7 @@ def conf(
     if format_ not in FORMATS:
         raise typer.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="--format")
     try:
-        table = settings(coordinator, root, spark_version or installed_spark(), truststore)
+        table = settings(coordinator, root, spark_version or installed_spark(), truststore, query)
     except PeacefsError as mistake:
         report_error("spark conf", mistake.message)
         raise typer.Exit(1) from None

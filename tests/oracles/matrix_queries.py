@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 DELAY_S, WINDOW_S, GAP_S, WITHIN_S = 10, 30, 5, 20
 _DAY_MS = 86_400_000
 _TOGETHER = 40
+_IDLE_BATCHES = 20
 
 Stream = Callable[[], "DataFrame"]
 
@@ -240,6 +241,7 @@ def _run(spark: SparkSession, job: dict[str, Any]) -> None:
     output = Path(job["output"])
     output.mkdir(parents=True, exist_ok=True)
     attempted: list[int] = []
+    idle = 0
 
     def stream() -> DataFrame:
         lines = own.readStream.option("maxFilesPerTrigger", 1).text(f"file://{job['source']}")
@@ -249,7 +251,9 @@ def _run(spark: SparkSession, job: dict[str, Any]) -> None:
         )
 
     def put_out(rows: DataFrame, batch: int) -> None:
+        nonlocal idle
         found = [list(row) for row in rows.collect()]
+        idle = 0 if found else idle + 1
         unfinished = output / f".{batch}"
         unfinished.write_text(json.dumps(found))
         unfinished.replace(output / f"{batch}.json")
@@ -260,7 +264,11 @@ def _run(spark: SparkSession, job: dict[str, Any]) -> None:
     try:
         build, mode = QUERIES[job["kind"]]
         writer = build(stream).writeStream.outputMode(mode).foreachBatch(put_out).trigger(availableNow=True)
-        writer.option("checkpointLocation", job["root"]).start().awaitTermination()
+        query = writer.option("checkpointLocation", job["root"]).start()
+        # A transformWithState of processing time always wants another batch, so `availableNow` never ends it.
+        while not query.awaitTermination(1):
+            if idle > _IDLE_BATCHES:
+                query.stop()
     except Exception as problem:  # Py4J's and Spark's errors have no common base.
         failure = f"{type(problem).__name__}: {problem}"
     _say(ended=job["name"], failure=failure, first=min(attempted, default=None), batches=sorted(set(attempted)))

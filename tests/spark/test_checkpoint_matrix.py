@@ -7,6 +7,8 @@ PEACEFS_LONG=1 runs two cells. All cells of five Sparks, oldest first, write doc
     PEACEFS_MATRIX_LAYOUTS='rocksdb:records' ...  with these ways to keep state
     PEACEFS_MATRIX_EVENTS='killed:upgraded' ...   with these events
     PEACEFS_MATRIX_KILLS=1 ...                    with fewer kills of each query than three
+
+What is done is kept in build/checkpoint-matrix (or PEACEFS_MATRIX_RECORD), and not done again.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from oracles import checkpoint_matrix as matrix_of
 from oracles.checkpoint_matrix import EVENTS, Cell, cells
 from support import matrix_page
+from support.matrix_record import MatrixRecord, due
 from support.matrix_run import MatrixRun, MatrixSpark, Report
 
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -28,10 +32,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 ASKED = os.environ.get("PEACEFS_MATRIX", "")
 SPARKS = list(filter(None, os.environ.get("PEACEFS_MATRIX_SPARKS", "").split(":"))) or [sys.executable]
-LAYOUTS = list(filter(None, os.environ.get("PEACEFS_MATRIX_LAYOUTS", "").split(":"))) or None
+LAYOUTS = list(filter(None, os.environ.get("PEACEFS_MATRIX_LAYOUTS", "").split(":"))) or list(matrix_of.LAYOUTS)
 CHOSEN = list(filter(None, os.environ.get("PEACEFS_MATRIX_EVENTS", "").split(":"))) or list(EVENTS)
 KILLS = int(os.environ.get("PEACEFS_MATRIX_KILLS", "3"))
 FEW = [Cell("windows", "records"), Cell("join, full outer", "rocksdb")]
+RECORD = Path(os.environ.get("PEACEFS_MATRIX_RECORD", "build/checkpoint-matrix"))
 SEED = int(os.environ.get("PEACEFS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
 
 
@@ -57,11 +62,18 @@ def test_matrix_cells_are_exact_after_a_kill_and_each_event(
 @pytest.mark.timeout(4 * 3600)
 def test_matrix_is_exact_in_every_cell(matrix: tuple[MatrixRun, LocalCluster], tmp_path: Path) -> None:
     run, cluster = matrix
-    reports: list[Report] = []
-    for python in SPARKS:
-        spark = MatrixSpark(python, cluster.http_address, tmp_path / f"spark-{len(reports)}")
-        older = reports[-1] if reports else None
-        reports.append(run.run(spark, cells(spark.version, LAYOUTS), CHOSEN, KILLS, older))
+    record = MatrixRecord(RECORD)
+    sparks = [MatrixSpark(python, cluster.http_address, tmp_path / f"{n}") for n, python in enumerate(SPARKS)]
+    for layout in LAYOUTS:
+        pairs = list(zip(sparks, [None, *(spark.version for spark in sparks)], strict=False))
+        asked = [due(spark.version, older, [layout], CHOSEN) for spark, older in pairs]
+        if not any(record.lacks(spark.name, some) for spark, some in zip(sparks, asked, strict=True)):
+            continue
+        older: Report | None = None
+        for spark, some in zip(sparks, asked, strict=True):
+            if some:
+                older = run.run(spark, cells(spark.version, [layout]), CHOSEN, KILLS, older)
+                record.add(older, layout)
         if ASKED == "write":
-            matrix_page.PAGE.write_text(matrix_page.render(reports))
-    assert not matrix_page.unexpected(reports)
+            matrix_page.PAGE.write_text(matrix_page.render(record.reports()))
+    assert not matrix_page.unexpected(record.reports())
