@@ -12,7 +12,7 @@ import msgspec
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.limits import supervised_restarts_default
-from peacefs.protocol.values.supervised_queries import QueryStatus, Supervised
+from peacefs.protocol.values.supervised_queries import QueryStatus, RunLog, Supervised
 
 from .addresses import DEFAULT_ADDRESS, parse_address
 from .api import user_of
@@ -62,6 +62,11 @@ class SupervisedQueries:
         """Stop a query and do not restart it; this may take a moment. Raises FileNotFound, AccessDenied."""
         path = f"/v1/queries/{quote(name, safe='')}/stop"
         return self._read(self._http.ask("POST", path, params={"user": self._user}), QueryStatus)
+
+    def log_of(self, name: str) -> RunLog:
+        """Return the end of the log of a query's last run. Raises FileNotFound, AccessDenied, BadRequest."""
+        path = f"/v1/queries/{quote(name, safe='')}/log"
+        return self._read(self._http.ask("GET", path, params={"user": self._user}), RunLog)
 
     def forget(self, name: str) -> None:
         """Remove a query. Raises FileNotFound, AccessDenied, and BadRequest unless the query has ended."""

@@ -331,6 +331,11 @@ class StandbyInStep:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeCheckpoints:
+    """Ask a node to write a checkpoint of each of its units now: the query is to stop."""
+
+
+@dataclass(frozen=True, slots=True)
 class StandbyReady:
     """A standby that did not begin with its unit can take over: it has a copy, and all events since."""
 
@@ -412,6 +417,7 @@ Message = (
     | EventsKept
     | HistoryWanted
     | HistoryPart
+    | TakeCheckpoints
 )
 
 #: (incarnation, number) of the unit that stored it

@@ -30,6 +30,7 @@ from .messages import (
     PairMessage,
     Placement,
     RestartPointRecorded,
+    TakeCheckpoints,
 )
 from .node_units import NodeUnits
 from .query_recovery import QueryRecovery
@@ -88,6 +89,9 @@ class NodeCore:
         elif isinstance(message, RestartPointRecorded):
             if units.find(message.unit, message.incarnation) is not None:
                 yield from units.upkeep[message.unit].point_recorded(message.number)
+        elif isinstance(message, TakeCheckpoints):
+            for upkeep in units.upkeep.values():
+                upkeep.hurry()
         elif isinstance(message, HistoryPart | EventsKept):
             if units.histories.received(message):
                 yield from units.begin(now_s, message.unit)

@@ -38,6 +38,7 @@ from peacefs.dataflow.core.messages import (
     Placement,
     RowsLate,
     StandbyReady,
+    TakeCheckpoints,
     UnitRecovered,
 )
 from peacefs.dataflow.limits import dataflow_tick_s
@@ -179,11 +180,14 @@ class EdgeRun(HostedRun):
         return self._controller.placement.units[unit].checkpoint
 
     def late_rows(self) -> dict[str, int]:
-        """Return the number of late rows that each operator has left out, except operators without any.
-
-        Nodes report late rows before they send the output of the rows around them.
-        """
+        """Return the number of late rows that each operator has left out, except operators without any."""
         return self._late_rows.by_operator()
+
+    def take_checkpoints(self) -> None:
+        """Have all units write checkpoints now. The observer is told of each that is recorded."""
+        self._call(
+            lambda: self._perform(SendMessage(node, TakeCheckpoints()) for node in self._controller.members)
+        )
 
     # -- the loop -----------------------------------------------------------------------------------------
 
@@ -297,8 +301,6 @@ class EdgeRun(HostedRun):
         async for batch in self._rows_of(source, rows, kind, lambda: edge.has_room(source)):
             self._perform(edge.offer(time.monotonic(), source, batch))
         self._perform(self._edge.end(time.monotonic(), source))
-
-    # -- effects ---------------------------------------------------------------------------------------------
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -19,6 +20,8 @@ import cloudpickle
 
 def run_as_ordered(run: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     """Call `run` with the orders, and exit with the code that it returns."""
+    # An agent sends SIGTERM to a program and all its nodes. The program may want last checkpoints from them.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Users' functions are in modules beside the program that started this one, whatever its working directory was.
     paths = cloudpickle.load(sys.stdin.buffer)
     sys.path += [path for path in paths if path not in sys.path]

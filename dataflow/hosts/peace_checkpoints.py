@@ -44,19 +44,22 @@ log = logging.getLogger("peacefs.dataflow")
 
 @dataclass
 class PeaceCheckpoints:
-    """Checkpoints in a directory of a cluster. Each process connects on first use. Thread-safe."""
+    """Checkpoints in a directory of a cluster. Each process connects on first use. Thread-safe.
+
+    `location`: the path of a run of the directory that was begun for this driver, as agents' programs get it. Such
+    a driver begins no run itself.
+    """
 
     coordinator: str
     directory: str
     user: str | None = None
+    location: str | None = None
     _files: PeaceFileSystem | None = field(default=None, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def begin_run(self) -> tuple[PeaceCheckpoints, DriverFence]:
         files = self._connected()
-        with CheckpointRuns(parse_address(self.coordinator), files.user, TokenSource.of(None)) as runs:
-            begun = runs.begin(self.directory, host=socket.gethostname(), pid=os.getpid())
-        fenced = PeaceCheckpoints(self.coordinator, begun.location, self.user)
+        fenced = PeaceCheckpoints(self.coordinator, self.location or self._begun(files.user), self.user)
         fenced._files = files
         if fenced.recorded() is not None:
             # An older driver may have checked just before, and may deliver for that much longer.
@@ -64,6 +67,10 @@ class PeaceCheckpoints:
         lock = lock_of_this_host(f"{self.coordinator} {self.directory}")
         lock.wait_for_others("a process of this host")
         return fenced, PeaceFence(fenced, lock)
+
+    def _begun(self, user: str) -> str:
+        with CheckpointRuns(parse_address(self.coordinator), user, TokenSource.of(None)) as runs:
+            return runs.begin(self.directory, host=socket.gethostname(), pid=os.getpid()).location
 
     def still_writes(self) -> None:
         """Make a change without effect, to check that this run is the latest.
@@ -109,7 +116,7 @@ class PeaceCheckpoints:
 
     def __setstate__(self, state: tuple[str, str, str | None]) -> None:
         self.coordinator, self.directory, self.user = state
-        self._files, self._lock = None, threading.Lock()
+        self.location, self._files, self._lock = None, None, threading.Lock()
 
     def _connected(self) -> PeaceFileSystem:
         with self._lock:

@@ -44,6 +44,8 @@ class HostedRun(ABC):
         self._name, self._observer = name, observer
         self._ended = threading.Event()
         self._failure: str | None = None
+        # True if sources should give no more rows, since the query is to stop.
+        self._holds_sources = False
         self._loop = asyncio.new_event_loop()
         self._loop.set_default_executor(ThreadPoolExecutor(threads))
         self._tasks: set[asyncio.Task[None]] = set()
@@ -59,6 +61,10 @@ class HostedRun(ABC):
             raise TimeoutError(f"query {self._name!r} is still running after {timeout_s} s")
         if self._failure is not None:
             raise QueryFailed(self._failure)
+
+    def hold_sources(self) -> None:
+        """Take no more rows from sources, because the query is about to be closed."""
+        self._holds_sources = True
 
     def close(self) -> None:
         """End all nodes. The caller remains responsible for the checkpoint store."""
@@ -155,7 +161,7 @@ class HostedRun(ABC):
                     return
                 for first in range(0, batch.num_rows, dataflow_batch_rows_max):
                     for piece in pieces(source, Batch(1, batch.slice(first, dataflow_batch_rows_max))):
-                        while not has_room():
+                        while self._holds_sources or not has_room():
                             self._room.clear()
                             await self._room.wait()
                         yield piece.rows

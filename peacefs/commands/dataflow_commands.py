@@ -7,12 +7,21 @@ from typing import Annotated
 
 import typer
 
+from . import dataflow_control
+
 dataflow = typer.Typer(no_args_is_help=True, help="Fault-tolerant continuous queries.")
 
 
 @dataflow.callback()
 def about() -> None:
     """Fault-tolerant continuous queries (docs/dataflow.md)."""
+
+
+dataflow.command()(dataflow_control.run)
+dataflow.command("list")(dataflow_control.list_)
+dataflow.command()(dataflow_control.show)
+dataflow.command()(dataflow_control.stop)
+dataflow.command()(dataflow_control.logs)
 
 
 @dataflow.command()

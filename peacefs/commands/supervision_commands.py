@@ -163,7 +163,7 @@ def supervise(
     if sum([bool(command), list_, stop is not None, forget is not None]) != 1:
         raise typer.BadParameter("say -- and a command, or one of --list, --stop and --forget")
     if command:
-        _show(
+        show_status(
             register(
                 command,
                 coordinator=coordinator,
@@ -180,12 +180,12 @@ def supervise(
         if list_:
             _list(queries.all(), as_json=as_json)
         elif stop is not None:
-            _show(queries.stop(stop), as_json=as_json)
+            show_status(queries.stop(stop), as_json=as_json)
         elif forget is not None:
             queries.forget(forget)
 
 
-def _show(status: QueryStatus, *, as_json: bool) -> None:
+def show_status(status: QueryStatus, *, as_json: bool) -> None:
     import msgspec
 
     from peacefs.client.command_line.listing import print_line

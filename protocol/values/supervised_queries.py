@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 import msgspec
+
+#: The command of agents' lists that starts the programs of dataflows.
+DATAFLOW: Final = "dataflow"
 
 
 class QueryPhase(Enum):

@@ -8,6 +8,7 @@
     extra_arguments = false                             # may the user who registers a query add arguments?
     users = ["alice"]                                   # who may use it, besides superusers
     directory = "/srv"                                  # working directory; default: the account's own
+    stop_s = 3.0                                        # from a stop to SIGKILL
     environment = { JAVA_HOME = "/opt/java" }
 
     [accounts]                                          # only for an agent that runs as root
@@ -38,6 +39,9 @@ from peacefs.runtime.tls_variables import CA_FILE_VARIABLE
 from .placeholders import check_extra, check_words, fill
 from .run_account import Account, inherited
 
+# How long a run that should stop has before it is killed. The guard kills it after 10 s without its agent.
+run_stop_s_default: Final = 3.0
+run_stop_s_max: Final = 8.0
 agent_runs_max_default: Final = 4
 agent_runs_max: Final = 256
 agent_list_bytes_max: Final = 1 * MIB
@@ -50,6 +54,7 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: list[str] = []
     directory: str = ""
     environment: dict[str, str] = {}
+    stop_s: float = run_stop_s_default
 
 
 class CommandList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,6 +76,8 @@ class Start(msgspec.Struct, frozen=True):
     directory: str
     environment: dict[str, str]
     account: Account
+    #: The time from SIGTERM to SIGKILL.
+    stop_s: float = run_stop_s_default
 
 
 def given_run(order: RunOrder, coordinator: str, *, tls: bool) -> GivenRun:
@@ -105,6 +112,10 @@ def _check(path: Path, found: CommandList) -> None:
         if not Path(command.program).is_absolute():
             raise StartupError(
                 f"{path}: the program of {name} is {command.program!r}; it must be an absolute path"
+            )
+        if not 0 < command.stop_s <= run_stop_s_max:
+            raise StartupError(
+                f"{path}: stop_s of {name} is {command.stop_s:g}; it can be up to {run_stop_s_max:g}"
             )
         check_words(name, [command.program, *command.arguments])
         if command.extra_arguments:
@@ -153,4 +164,5 @@ def start_of(
             "HADOOP_USER_NAME": order.user,
         },
         account,
+        command.stop_s,
     )

@@ -20,8 +20,6 @@ from .run_process import RunProcess, tail_of
 from .run_tokens import RunTokens
 from .standby_letters import StandbyLetters
 
-# How long a run that should stop has before it is killed.
-run_stop_grace_s: Final = 3.0
 run_logs_kept_max: Final = 5
 
 
@@ -138,7 +136,7 @@ class LocalRuns:
         until_s = time.monotonic() + seconds
         while not self._note_ended() and (left_s := until_s - time.monotonic()) > 0:
             for key in self._unwanted & self._running.keys():
-                self._running[key].stop(time.monotonic(), run_stop_grace_s)
+                self._running[key].stop(time.monotonic())
             if stop.wait(min(left_s, _POLL_S) if self._running else left_s):
                 return
 
@@ -154,10 +152,10 @@ class LocalRuns:
 
     def end_all(self) -> None:
         """Stop all runs. Return when all their processes are gone."""
-        deadline_s = time.monotonic() + run_stop_grace_s
+        deadline_s = time.monotonic() + max((each.stop_s for each in self._running.values()), default=0.0)
         while self._running and time.monotonic() < deadline_s:
             for process in self._running.values():
-                process.stop(time.monotonic(), run_stop_grace_s)
+                process.stop(time.monotonic())
             self._note_ended()
             time.sleep(_POLL_S)
         for key, process in self._running.items():

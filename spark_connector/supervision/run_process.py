@@ -39,6 +39,8 @@ class RunProcess:
 
     def __init__(self, start: Start, log: Path) -> None:
         self._log = log
+        #: The time from SIGTERM to SIGKILL.
+        self.stop_s = start.stop_s
         self._status: int | None = None
         self._stopped_at_s: float | None = None
         reading, self._lifeline = os.pipe()
@@ -77,14 +79,14 @@ class RunProcess:
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._lifeline, b".")
 
-    def stop(self, now_s: float, grace_s: float) -> None:
-        """Send SIGTERM to the group, and SIGKILL after `grace_s`. Call repeatedly until the run has ended."""
+    def stop(self, now_s: float) -> None:
+        """Send SIGTERM to the group, and SIGKILL after `stop_s`. Call repeatedly until the run has ended."""
         if self.status is not None:
             return
         if self._stopped_at_s is None:
             self._stopped_at_s = now_s
             self._signal(signal.SIGTERM)
-        elif now_s - self._stopped_at_s >= grace_s:
+        elif now_s - self._stopped_at_s >= self.stop_s:
             self._signal(signal.SIGKILL)
 
     def kill(self) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.dataflows import SCHEMA, input_rows
+from support.long_runs import IS_LONG
 from support.pages import ROOT, Page
+from support.waiting import PATIENCE_S, wait_until
 
 from benchmarks.dataflows.seeded import SeededRun
 from peacefs.dataflow import Query
@@ -27,7 +32,7 @@ from peacefs.dataflow.techniques.sguard import SGuard
 @pytest.mark.cluster
 def test_guide_finds_the_address_that_attacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address with twelve failed logins within a minute is found; the one with a single failure is not."""
-    written, _ = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    written, *_ = Page(ROOT / "docs" / "dataflow.md").blocks("python")
     attacks: list[dict[str, Any]] = []
     names: dict[str, Any] = {"print": lambda batch: attacks.extend(batch.to_pylist())}
     monkeypatch.chdir(tmp_path)
@@ -38,7 +43,7 @@ def test_guide_finds_the_address_that_attacks(tmp_path: Path, monkeypatch: pytes
 
 def test_guide_finds_addresses_that_are_silent() -> None:
     """An address is reported five minutes after its last row, or at the end of the stream."""
-    _, written = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    _, written, _ = Page(ROOT / "docs" / "dataflow.md").blocks("python")
     names: dict[str, Any] = {"Query": Query, "timedelta": timedelta}
     exec(compile(written, "docs/dataflow.md", "exec"), names)
     noon = datetime(2026, 1, 1, 12)
@@ -76,3 +81,25 @@ def test_guide_copies_a_stream_log_through_a_dataflow(tmp_path: Path) -> None:
         with open_stream(f"{tmp_path.as_uri()}/streams/copy") as (store, stream):
             found = [row for batch in LogReader(store, stream).read() for row in batch.rows.to_pylist()]
         assert found == [row for batch in rows for row in batch.to_pylist()]
+
+
+@pytest.mark.skipif(not IS_LONG, reason="PEACEFS_LONG=1 has it")
+def test_guide_program_for_the_cluster_runs_by_hand_until_it_is_stopped(tmp_path: Path) -> None:
+    *_, written = Page(ROOT / "docs" / "dataflow.md").blocks("python")
+    program, given = tmp_path / "large.py", tmp_path / "in"
+    program.write_text(written)
+    given.mkdir()
+    rows = [{"user": "a", "at": datetime(2026, 1, 1, 12), "bytes": count} for count in (1000, 1001)]
+    schema = pa.schema([("user", pa.string()), ("at", pa.timestamp("us")), ("bytes", pa.int64())])
+    pq.write_table(pa.Table.from_pylist(rows, schema), given / "rows.parquet")
+    running = subprocess.Popen([sys.executable, "-P", str(program), f"file://{tmp_path}"], cwd=tmp_path)
+    try:
+        wait_until(lambda: any((tmp_path / "out").glob("*.parquet")), "its sink has written a file")
+        running.terminate()
+        assert running.wait(PATIENCE_S) == 143
+    finally:
+        running.kill()
+        running.wait()
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    assert pq.read_table(file).to_pylist() == rows[1:]
+    assert (tmp_path / "checkpoints" / "query.json").exists()

@@ -22,6 +22,7 @@ from peacefs.dataflow.core.messages import (
     Subscribe,
     Subscribed,
     Subscription,
+    TakeCheckpoints,
     UnitPlacement,
     UnitStopped,
 )
@@ -47,6 +48,7 @@ _EVERY: list[Message] = [
     NodeAlive("node-1", "s"),
     CheckpointStored("second", 3, 10),
     CheckpointRecorded("second", 3, 10),
+    TakeCheckpoints(),
     UnitStopped("second", 3, "operator 'x' failed"),
 ]
 

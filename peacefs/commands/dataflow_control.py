@@ -1,0 +1,158 @@
+"""`peacefs dataflow run`, `list`, `show`, `stop` and `logs`: dataflows that agents keep running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
+from peacefs.protocol.limits import supervised_restarts_default, supervised_restarts_max
+
+if TYPE_CHECKING:
+    from peacefs.protocol.values.supervised_queries import QueryStatus
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the query.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
+
+
+def run(
+    program: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Python program that calls peacefs.dataflow.programs.run.", show_default=False
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- ARGUMENT...]", help="Arguments of the program.", show_default=False),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the query. [default: the file's, without .py]")
+    ] = None,
+    directory: Annotated[
+        str | None,
+        typer.Option(
+            "--directory",
+            metavar="PATH",
+            help="Where the cluster keeps its checkpoints. [default: /user/USER/dataflows/NAME]",
+        ),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--on", metavar="NODE", help="Run only on this agent, given by name or host; may be repeated."
+        ),
+    ] = None,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            "--restarts",
+            metavar="N",
+            min=0,
+            max=supervised_restarts_max,
+            help="Failures after which the query is given up; a run of ten minutes resets the count.",
+        ),
+    ] = supervised_restarts_default,
+    as_json: AsJson = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Hand a query to the cluster, which keeps it running.
+
+    An agent starts the program, and another one if that dies. The query continues from its checkpoints.
+    """
+    from peacefs.dataflow.programs.submission import submit
+
+    from .supervision_commands import show_status
+
+    status = submit(
+        program,
+        arguments or (),
+        coordinator=coordinator,
+        name=name,
+        directory=directory,
+        on=on or (),
+        restarts_max=restarts,
+    )
+    show_status(status, as_json=as_json)
+
+
+def list_(as_json: AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """List the queries that the cluster keeps running."""
+    import msgspec
+
+    from peacefs.client.command_line.listing import print_line
+    from peacefs.client.control.supervised_queries import SupervisedQueries
+
+    with SupervisedQueries(coordinator) as queries:
+        found = [query for query in queries.all().queries if _is_dataflow(query)]
+    if as_json:
+        print_line(msgspec.json.encode(found).decode())
+        return
+    from rich.table import Table
+
+    from peacefs.client.command_line.whole_table import add_row, print_whole
+
+    table = Table("query", "is", "on", "user", "directory", "failed", "because")
+    for query in found:
+        failed = f"{query.restarts} of {query.restarts_max}"
+        add_row(table, query.name, query.phase, query.agent, query.user, query.checkpoint, failed, query.reason)
+    print_whole(table)
+
+
+def show(name: Name, as_json: AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Show a query."""
+    from peacefs.client.control.supervised_queries import SupervisedQueries
+
+    from .supervision_commands import show_status
+
+    with SupervisedQueries(coordinator) as queries:
+        status = _existing(queries.status(name))
+        show_status(status, as_json=as_json)
+
+
+def stop(name: Name, as_json: AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Stop a query after a last checkpoint.
+
+    Started again with `peacefs dataflow run`, it continues from there.
+    """
+    from peacefs.client.control.supervised_queries import SupervisedQueries
+
+    from .supervision_commands import show_status
+
+    with SupervisedQueries(coordinator) as queries:
+        _existing(queries.status(name))
+        show_status(queries.stop(name), as_json=as_json)
+
+
+def logs(name: Name, as_json: AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Print the end of the log of a query's last run."""
+    import msgspec
+
+    from peacefs.client.command_line.listing import print_line
+    from peacefs.client.control.supervised_queries import SupervisedQueries
+
+    with SupervisedQueries(coordinator) as queries:
+        _existing(queries.status(name))
+        log = queries.log_of(name)
+    if as_json:
+        print_line(msgspec.json.encode(log).decode())
+        return
+    for line in log.text.splitlines():
+        print_line(line)
+
+
+def _existing(status: QueryStatus) -> QueryStatus:
+    """Return the status of a dataflow. Raises BadRequest for another supervised query."""
+    from peacefs.protocol.errors import BadRequest
+
+    if not _is_dataflow(status):
+        raise BadRequest(f"query {status.name} is no dataflow: use `peacefs supervise` for it")
+    return status
+
+
+def _is_dataflow(status: QueryStatus) -> bool:
+    from peacefs.protocol.values.supervised_queries import DATAFLOW
+
+    return status.command[:1] == [DATAFLOW]
