@@ -90,7 +90,7 @@ def _failures(reports: list[Report]) -> Iterator[str]:
                 why = _known(report, cell, event) or f"not explained: {outcome[:200]}"
                 rows.append((report.spark, event, why, f"{cell.kind} ({cell.layout})"))
     if not rows:
-        yield "Nothing.\n"
+        yield "Nothing of what was run.\n"
         return
     yield "| Spark | event | cells | why |"
     yield "| --- | --- | --- | --- |"
