@@ -318,7 +318,9 @@ class EdgeRun(HostedRun):
                     if address is not None:
                         self._links.send(to, address, message)
                 case Deliver(sink, _, batch):
-                    if not self._connectors.put(sink, batch):
+                    if self._connectors.put(sink, batch):
+                        self.rows.taken[sink] += batch.rows.num_rows
+                    else:
                         self._deliver_fenced(sink, batch.rows)
                 case CommitRows(sink):
                     self._connectors.flush(sink)

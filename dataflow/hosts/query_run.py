@@ -22,6 +22,7 @@ from peacefs.dataflow.model.stream_type import StreamType
 from peacefs.protocol.errors import InvalidQuery, PeacefsError, QueryFailed
 
 from .interface import Sink, Source
+from .row_counts import RowCounts
 from .run_events import Observer, RunEvent
 from .source_thread import END, SourceThread
 from .unexpected import on_unexpected
@@ -44,6 +45,7 @@ class HostedRun(ABC):
         self._name, self._observer = name, observer
         self._ended = threading.Event()
         self._failure: str | None = None
+        self.rows = RowCounts()
         # True if sources should give no more rows, since the query is to stop.
         self._holds_sources = False
         self._loop = asyncio.new_event_loop()
@@ -163,7 +165,10 @@ class HostedRun(ABC):
                     for piece in pieces(source, Batch(1, batch.slice(first, dataflow_batch_rows_max))):
                         while self._holds_sources or not has_room():
                             self._room.clear()
+                            began_s = time.monotonic()
                             await self._room.wait()
+                            self.rows.waited_s[source] += time.monotonic() - began_s
+                        self.rows.given[source] += piece.rows.num_rows
                         yield piece.rows
         finally:
             asked.close()
@@ -174,6 +179,7 @@ class HostedRun(ABC):
             return
         try:
             sink(rows)
+            self.rows.taken[name] += rows.num_rows
         except (Exception, SystemExit) as error:  # whatever the user's function raises
             self._fail(f"sink {name!r} failed: {reason_of_failure(error)}")
 

@@ -26,6 +26,8 @@ from peacefs.dataflow.recovery.technique import Technique
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.values.query_runs import without_run
 
+from .progress import ProgressReporter
+
 # How long a query that should stop may take for its last checkpoints, in total and without any progress.
 dataflow_stop_s_max: Final = 6.0
 dataflow_stop_idle_s: Final = 1.5
@@ -53,15 +55,16 @@ def run(
     with status 143 if it was told to stop.
     """
     stop = threading.Event()
+    reporter = ProgressReporter(query.network())
 
     def told(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
     before = signal.signal(signal.SIGTERM, told)
     try:
-        _run_until(
-            stop, query, technique, sources, sinks, LocalProcesses(nodes, _store(checkpoints), bounds=bounds)
-        )
+        with reporter:
+            host = LocalProcesses(nodes, _store(checkpoints), bounds=bounds)
+            _run_until(stop, query, technique, sources, sinks, host, reporter)
     except PeacefsError as fault:
         print(f"query {query.name!r} failed: {fault.message}", file=sys.stderr, flush=True)  # noqa: T201
         sys.exit(1)
@@ -87,10 +90,17 @@ def _run_until(
     sources: Mapping[str, Source],
     sinks: Mapping[str, Sink],
     host: LocalProcesses,
+    reporter: ProgressReporter,
 ) -> None:
     last = _LastCheckpoints()
-    options = RunOptions(resume=technique.takes_checkpoints, observer=last.noted)
+
+    def noted(now_s: float, event: RunEvent) -> None:
+        last.noted(now_s, event)
+        reporter.noted(event)
+
+    options = RunOptions(resume=technique.takes_checkpoints, observer=noted)
     with host.start(query.network(), technique, sources, sinks, options) as running:
+        reporter.follow(running)
         while not stop.is_set():
             try:
                 running.wait(_POLL_S)

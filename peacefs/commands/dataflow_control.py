@@ -11,6 +11,7 @@ from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
 from peacefs.protocol.limits import supervised_restarts_default, supervised_restarts_max
 
 if TYPE_CHECKING:
+    from peacefs.protocol.values.query_reports import DataflowReport
     from peacefs.protocol.values.supervised_queries import QueryStatus
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the query.", show_default=False)]
@@ -102,14 +103,29 @@ def list_(as_json: AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATO
 
 
 def show(name: Name, as_json: AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Show a query."""
+    """Show a query, and what its program reports: units, checkpoints, recoveries, rows."""
+    import msgspec
+
+    from peacefs.client.command_line.listing import print_line
+    from peacefs.client.control.addresses import parse_address
+    from peacefs.client.control.query_runs import CheckpointRuns
     from peacefs.client.control.supervised_queries import SupervisedQueries
+    from peacefs.client.control.token_source import TokenSource
 
     from .supervision_commands import show_status
 
     with SupervisedQueries(coordinator) as queries:
         status = _existing(queries.status(name))
-        show_status(status, as_json=as_json)
+    with CheckpointRuns(parse_address(coordinator), None, TokenSource.of(None)) as runs:
+        found = [each for each in runs.reports(status.checkpoint) if each.location == status.location]
+    report = found[0].dataflow if found else None
+    if as_json:
+        print_line(msgspec.json.encode({**msgspec.to_builtins(status), "report": report}).decode())
+        return
+    show_status(status, as_json=False)
+    if report is None:
+        return
+    _print_report(report)
 
 
 def stop(name: Name, as_json: AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
@@ -141,6 +157,35 @@ def logs(name: Name, as_json: AsJson = False, coordinator: Coordinator = DEFAULT
         return
     for line in log.text.splitlines():
         print_line(line)
+
+
+def _print_report(report: DataflowReport) -> None:
+    from rich.table import Table
+
+    from peacefs.client.command_line.presentation import human_size
+    from peacefs.client.command_line.whole_table import add_row, print_whole
+
+    units = Table("unit", "reads", "on", "checkpoints", "last wrote", "in", "pause", "recoveries", "last took")
+    for unit in report.units:
+        add_row(
+            units,
+            *(
+                unit.name,
+                ", ".join(unit.reads),
+                unit.node,
+                str(unit.checkpoints),
+                human_size(unit.checkpoint_bytes),
+            ),
+            *(f"{unit.stored_ms:.1f} ms", f"{unit.pause_ms:.2f} ms"),
+            *(str(unit.recoveries), f"{unit.recovery_ms:.1f} ms" if unit.recoveries else ""),
+        )
+    ends = Table("", "name", "rows", "a second", "waits for room")
+    for kind, found in (("source", report.sources), ("sink", report.sinks)):
+        for end in found:
+            waiting = f"{end.waiting:.0%}" if kind == "source" else ""
+            add_row(ends, kind, end.name, str(end.rows), f"{end.rows_per_second:,.0f}", waiting)
+    late = [f"{rows} late rows were left out by {operator}" for operator, rows in report.late_rows.items()]
+    print_whole(units, ends, *late)
 
 
 def _existing(status: QueryStatus) -> QueryStatus:

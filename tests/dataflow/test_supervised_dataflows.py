@@ -19,6 +19,8 @@ from support.long_runs import IS_LONG
 from support.supervised_world import World, accounts_of_tests, runs
 from support.waiting import wait_until
 
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.values.supervised_queries import QueryStatus
@@ -136,6 +138,18 @@ def refused(world: World, *arguments: str) -> str:
     return done.stderr
 
 
+def _reported(world: World) -> dict[str, Any]:
+    """Return what the run that is under way reports: its units with checkpoints, and rows."""
+    location = status(world, "sums").location
+    with CheckpointRuns(parse_address(world.cluster.http_address)) as coordinator:
+        found = [each.dataflow for each in coordinator.reports("/") if each.location == location]
+    if not found or found[0] is None:
+        return {}
+    units = {each.name: each.reads for each in found[0].units if each.checkpoints and each.node}
+    rows = {"sources": [each.rows for each in found[0].sources], "sinks": [each.rows for each in found[0].sinks]}
+    return {"units": units, **rows}
+
+
 def _coordinator_and_agent_die(world: World, job: Job) -> None:
     world.cluster.coordinator.kill()
     world.cluster.restart(world.cluster.coordinator)
@@ -159,6 +173,10 @@ def test_program_agent_and_coordinator_die_and_each_row_comes_once(world: World,
     started = peacefs(world, "run", str(job.program), "--json", "--", str(job.home), "follow", "0.3")
     assert (started["name"], started["command"][0]) == ("sums", "dataflow")
     wait_until(lambda: job.out() == job.expected(), "the first rows come out")
+    wait_until(
+        lambda: _reported(world) == {"units": {"sums": ["rows"]}, "sources": [100], "sinks": [10]},
+        "the program reports its rows and a checkpoint",
+    )
 
     os.kill(job.pids()[0], signal.SIGKILL)
     job.add_file()
@@ -167,6 +185,9 @@ def test_program_agent_and_coordinator_die_and_each_row_comes_once(world: World,
     assert (listed["name"], listed["phase"] in {"waiting", "starting", "running"}) == ("sums", True)
     wait_until(lambda: len(job.pids()) == 2, "the program is started again")
     wait_until(lambda: job.out() == job.expected(), "rows come out after the death of the program")
+    wait_until(lambda: _reported(world).get("sinks") == [10], "the next program reports only its own rows")
+    shown = peacefs(world, "show", "sums", "--json")
+    assert (shown["phase"], shown["report"]["sinks"][0]["rows"]) == ("running", 10)
 
     if IS_LONG:
         _coordinator_and_agent_die(world, job)

@@ -1,6 +1,7 @@
 // Supervised queries, the agents that run them, and what drivers report.
 
 import { actions } from "./actions.js";
+import { figures } from "./dataflow.js";
 import { badge, h, sheet, show, table } from "./dom.js";
 import { count, milliseconds, moment, seconds } from "./format.js";
 import { ask } from "./session.js";
@@ -63,6 +64,7 @@ function card(query, reports, logs, look) {
     h("p", { class: "mono" }, query.command.join(" ")),
     query.checkpoint ? h("p", null, h("a", { href: `#/checkpoints${query.checkpoint.split("/").map(encodeURIComponent).join("/")}` }, query.checkpoint)) : null,
     report ? lastBatch(report) : null,
+    report?.dataflow ? figures(report) : null,
     query.run ? h("p", null, h("button", { type: "button", onclick: () => look(query.name) }, logs.has(query.name) ? "Look at the log again" : "Look at its log")) : null,
     decisions(query),
     logs.has(query.name) ? h("pre", { tabindex: "0", role: "region", "aria-label": `Log of ${query.name}` }, logs.get(query.name)) : null);
