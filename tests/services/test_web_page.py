@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from support.browser import Browser, Page, browser
 from support.failover_cluster import failover_cluster
 from support.prometheus import scraped
 from support.slow_datanode import datanode_with_a_slow_disk
-from support.supervised_world import World, accounts_of_tests
 from support.waiting import wait_until
 
 from peacefs.client.control.token_administration import TokenAdministration
@@ -365,31 +363,6 @@ def test_page_says_why_a_datanode_is_slow_and_what_to_do(chrome: Browser, tmp_pa
         finally:
             stop.set()
             writer.join()
-
-
-def test_page_shows_where_a_supervised_query_runs_and_its_log(chrome: Browser, tmp_path: Path) -> None:
-    commands = f"""
-        [commands.talk]
-        program = "{sys.executable}"
-        arguments = ["-c", "import time; print('<b>its first word</b>', flush=True); time.sleep(600)"]
-        {accounts_of_tests()}
-    """
-    with World.running(tmp_path) as world:
-        url = world.cluster.http_address
-        with chrome.page(f"{url}/ui/#/queries") as page:
-            page.see("No agent is alive")
-            world.agent("north", commands)
-            supervise(["talk"], coordinator=url, name="talker")
-            page.page.locator("[data-query=talker] .badge.good").wait_for()
-            page.see("On north, run ")
-            page.expect("403")
-            page.page.get_by_role("button", name="Look at its log").click()
-            page.see("Access denied")
-            page.page.get_by_label("User").fill(getpass.getuser())
-            page.page.get_by_role("button", name="Use").click()
-            page.page.get_by_role("button", name="Look at its log").click()
-            page.see("<b>its first word</b>")
-            assert page.faults() == []
 
 
 def test_page_that_is_hidden_costs_nothing_and_goes_on_when_it_is_shown(
