@@ -1,4 +1,4 @@
-"""Supervised queries on the web page, in a real Chromium: where they run, their logs, what their programs report."""
+"""Supervised queries on the web page, in a real Chromium: where they run, their logs, what programs report."""
 
 from __future__ import annotations
 
