@@ -130,9 +130,12 @@ class Supervision:
     def register(self, now_s: float, record: QueryRecord) -> list[QueryRecord]:
         """Register a query to be started. Does nothing if the same query is registered already.
 
-        Raises FileAlreadyExists if the name is in use, BadRequest if the checkpoint is, Overloaded.
+        Replaces the user's own query of that name if it is over. Raises FileAlreadyExists if the name is in use,
+        BadRequest if the checkpoint is, Overloaded.
         """
         known = self.queries.get(record.name)
+        if known is not None and known.record.user != record.user and not record.is_superuser:
+            raise FileAlreadyExists(f"another user has a query {record.name}; say another --name")
         if known is not None and known.record.phase not in OVER:
             if _is_same(known.record, record):
                 return []

@@ -49,7 +49,7 @@ class CaptureSchedule:
         return self._number
 
     def hurry(self) -> None:
-        """Take the next capture early: producers keep the rows since the last one, and are running out of room."""
+        """Take the next capture early, because producers run out of room for rows or the query is to stop."""
         self._hurries = True
         if self._logs:
             # Another commit can check more windows, even if no rows have arrived.

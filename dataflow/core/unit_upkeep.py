@@ -39,7 +39,7 @@ class UnitUpkeep:
             yield from self._trim()
 
     def hurry(self) -> None:
-        """Capture the unit early: producers are running out of room for its rows."""
+        """Capture the unit early, because producers run out of room for its rows or the query is to stop."""
         if self._schedule is not None:
             self._schedule.hurry()
         self._unit.captures.hurry()

@@ -8,9 +8,10 @@ from typing import Final
 
 from peacefs.client.control.supervised_queries import SupervisedQueries, WantedQuery
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.limits import supervised_restarts_default
 from peacefs.protocol.values.supervised_queries import DATAFLOW, OVER, QueryStatus
+from peacefs.protocol.values.trash import home_of
 
 from .start_app import PROGRAMS, dataflow_program_bytes_max, name_of_program
 
@@ -41,9 +42,9 @@ def submit(
     with SupervisedQueries(coordinator, user) as queries, PeaceFileSystem(coordinator, user=user) as files:
         _check_agents(queries, files.user)
         _check_name(queries, name)
-        place = (directory or f"/user/{files.user}/dataflows/{name}").rstrip("/")
+        place = (directory or f"{home_of(files.user)}/dataflows/{name}").rstrip("/")
         stored = name_of_program(contents)
-        files.mkdirs(f"{place}/{PROGRAMS}")
+        _make_directory(files, f"{place}/{PROGRAMS}")
         files.write(f"{place}/{PROGRAMS}/{stored}", contents, overwrite=True)
         command = [DATAFLOW, stored, *arguments]
         return queries.register(WantedQuery(name, command, place, on, restarts_max))
@@ -79,11 +80,25 @@ def _check_agents(queries: SupervisedQueries, user: str) -> None:
         )
 
 
+def _make_directory(files: PeaceFileSystem, path: str) -> None:
+    try:
+        files.mkdirs(path)
+    except AccessDenied as refusal:
+        home = home_of(files.user)
+        if not path.startswith(f"{home}/") or files.exists(home):
+            raise
+        raise AccessDenied(
+            f"{refusal.message}: let a superuser make {home} (`peacefs prepare {files.user}`), or give --directory"
+        ) from None
+
+
 def _check_name(queries: SupervisedQueries, name: str) -> None:
     try:
         known = queries.status(name)
     except FileNotFound:
         return
+    except AccessDenied:
+        raise FileAlreadyExists(f"another user has a query {name}: give another --name") from None
     if known.phase not in _OVER:
         raise FileAlreadyExists(
             f"a query {name} is {known.phase} already: stop it first (`peacefs dataflow stop {name}`), or give "

@@ -213,7 +213,7 @@ class UnitState(Protocol):
         ...
 
     def hurry(self) -> None:
-        """Make the next capture cover as much as possible at any cost: producers are running out of room."""
+        """Make the next capture cover as much as possible at any cost."""
 
     @property
     def journal(self) -> UnitJournal | None: ...

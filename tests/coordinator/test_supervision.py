@@ -256,6 +256,15 @@ class TestRegistering:
         with pytest.raises(BadRequest, match="is the checkpoint of query logins"):
             play.core.register(play.now_s, query("other", checkpoint="/checkpoints/logins"))
 
+    def test_query_of_another_user_is_replaced_by_superusers_only_even_if_it_is_over(self) -> None:
+        play = Play()
+        play.core.heard(play.now_s, beat("a", ended(play.run(), 0)))
+        assert play.of().phase is QueryPhase.ENDED
+        with pytest.raises(FileAlreadyExists, match="another user has a query logins"):
+            play.core.register(play.now_s, query(user="bob"))
+        assert (play.of().user, play.of().phase) == ("alice", QueryPhase.ENDED)
+        assert play.core.register(play.now_s, query(user="root", is_superuser=True))
+
     @pytest.mark.parametrize(
         ("changes", "may"),
         [

@@ -23,6 +23,9 @@ from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.shared_directories import make_shared_directories
+from peacefs.dataflow.programs.submission import submit
+from peacefs.protocol.errors import AccessDenied, FileAlreadyExists
 from peacefs.protocol.values.supervised_queries import QueryStatus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -240,3 +243,10 @@ def test_what_is_refused_in_one_line(world: World, job: Job) -> None:
     peacefs(world, "run", str(job.program), "--json", "--", str(job.home), "follow", "0.3")
     assert "a query sums is" in refused(world, "run", str(job.program), "--", str(job.home), "follow", "0.3")
     assert "there is no supervised query nothing" in refused(world, "stop", "nothing")
+    with pytest.raises(AccessDenied, match=r"let a superuser make /user/ann \(`peacefs prepare ann`\)"):
+        submit(failing, coordinator=world.cluster.http_address, name="hers", user="ann")
+    with PeaceFileSystem(world.cluster.http_address) as files:
+        assert "/user/ann" in make_shared_directories(files, ["ann"])
+    with pytest.raises(FileAlreadyExists, match="another user has a query failing"):
+        submit(failing, coordinator=world.cluster.http_address, user="ann")
+    assert status(world, "failing").user != "ann"

@@ -52,7 +52,7 @@ def add_query_routes(app: FastAPI, supervising: SupervisionService, viewing: Any
 
     @app.post("/v1/queries", responses={200: {"description": "The new query's QueryStatus."}})
     async def register(body: QueryBody, request: Request) -> Response:
-        """Register a query, durably. It replaces a query of the same name that is over."""
+        """Register a query, durably. It replaces the user's own query of that name if it is over."""
         record = QueryRecord(
             name=body.name,
             user=named_user(request, body.user),
