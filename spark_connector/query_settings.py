@@ -1,8 +1,8 @@
 """Settings that fit one kind of query, beside those for every query (`session`).
 
-The format of state checkpoints cannot fit every query: Real-time Mode refuses format 1, and with format 2 a query
-with a file sink cannot start again after some crashes (decisions 7 and 64). `tests/spark/test_query_settings.py`
-shows each reason with the installed Spark.
+No format of state checkpoints fits every query: Spark 4.3 refuses Real-time Mode with format 1, and with format 2
+a query with a file sink cannot start again after some crashes (decisions 7 and 64).
+`tests/spark/test_query_settings.py` shows each reason with the installed Spark.
 """
 
 from __future__ import annotations
@@ -25,15 +25,6 @@ class Setting:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class QueryKind:
-    """A kind of query: its settings, the oldest Spark that has it, and its name in an error message."""
-
-    settings: tuple[Setting, ...]
-    oldest: tuple[int, int]
-    name: str
-
-
 _FORMAT_1 = Setting(
     _FORMAT,
     "1",
@@ -41,34 +32,28 @@ _FORMAT_1 = Setting(
     "with format 2 a query that died between the commit of a file sink and its own fails at every start",
 )
 
-#: The values of `query` in `configure`, and of `peacefs spark conf --query`.
-QUERIES: Final[Mapping[str, QueryKind]] = {
-    "micro-batch": QueryKind((_FORMAT_1,), (3, 5), "micro-batches"),
-    "join": QueryKind(
-        (
-            _FORMAT_1,
-            Setting(
-                _STREAMING + "join.stateFormatVersion",
-                "3",
-                "4.1.0",
-                "a join of two streams keeps one store a partition, not four, so a batch writes a quarter of the "
-                "files; a checkpoint that exists keeps its own version",
-            ),
+REAL_TIME: Final = "real-time"
+REAL_TIME_SINCE: Final = (4, 1)
+#: The settings for each value of `query` in `configure`, and of `peacefs spark conf --query`.
+QUERIES: Final[Mapping[str, tuple[Setting, ...]]] = {
+    "micro-batch": (_FORMAT_1,),
+    "join": (
+        _FORMAT_1,
+        Setting(
+            _STREAMING + "join.stateFormatVersion",
+            "3",
+            "4.1.0",
+            "a join of two streams keeps one store a partition, not four, so a batch writes a quarter of the "
+            "files; a checkpoint that exists keeps its own version",
         ),
-        (3, 5),
-        "joins",
     ),
-    "real-time": QueryKind(
-        (
-            Setting(
-                _FORMAT,
-                "2",
-                "4.0.0",
-                "Spark refuses Real-time Mode with format 1: a batch that is repeated with other rows would use "
-                "the files of its failed attempt",
-            ),
+    REAL_TIME: (
+        Setting(
+            _FORMAT,
+            "2",
+            "4.0.0",
+            "Spark 4.3 refuses Real-time Mode with format 1: a batch that is repeated with other rows would use "
+            "the files of its failed attempt",
         ),
-        (4, 1),
-        "Real-time Mode",
     ),
 }

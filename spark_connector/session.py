@@ -24,7 +24,7 @@ from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import BadRequest
 from peacefs.runtime.tls_variables import TRUSTSTORE_PASSWORD, TRUSTSTORE_VARIABLE
 
-from .query_settings import QUERIES, Setting
+from .query_settings import QUERIES, REAL_TIME, REAL_TIME_SINCE, Setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +126,7 @@ def settings(
     PEACEFS_TRUSTSTORE names, then to Java's own trust. `query`, a key of QUERIES, adds the settings of that
     kind of query. Raises BadRequest, also if this Spark has no such queries.
     """
-    table = [*_table(address, checkpoint_root), *_query_settings(query, spark_version)]
+    table = [*_table(address, checkpoint_root), *_query_settings(query)]
     truststore = truststore or os.environ.get(TRUSTSTORE_VARIABLE)
     if parse_address(address).tls and truststore:
         table += truststore_settings(truststore)
@@ -136,20 +136,19 @@ def settings(
     if wanted < OLDEST_SPARK:
         oldest = ".".join(map(str, OLDEST_SPARK))
         raise BadRequest(f"Spark {spark_version} writes no change logs of state: {oldest} is the oldest that does")
+    if query == REAL_TIME and wanted < REAL_TIME_SINCE:
+        oldest = ".".join(map(str, REAL_TIME_SINCE))
+        raise BadRequest(f"Spark {spark_version} has no Real-time Mode: {oldest} is the oldest that has it")
     # "4.1" stands for all of 4.1.x.
     return [setting for setting in table if setting.since == ANY_SPARK or _version(setting.since)[:2] <= wanted]
 
 
-def _query_settings(query: str | None, spark_version: str | None) -> tuple[Setting, ...]:
+def _query_settings(query: str | None) -> tuple[Setting, ...]:
     if query is None:
         return ()
     if query not in QUERIES:
         raise BadRequest(f"{query!r} is no kind of query: {', '.join(QUERIES)} are")
-    kind = QUERIES[query]
-    if spark_version is not None and _version(spark_version)[:2] < kind.oldest:
-        oldest = ".".join(map(str, kind.oldest))
-        raise BadRequest(f"Spark {spark_version} has no {kind.name}: {oldest} is the oldest that does")
-    return kind.settings
+    return QUERIES[query]
 
 
 def truststore_settings(location: str) -> list[Setting]:

@@ -113,6 +113,7 @@ class OpenMethodCall(Watched):
 
         Errors are returned, not raised. Runs in the caller's context, and leaves its own trace context there.
         """
+        enter(self._context)
         door = self._door
         if door is not None and not door.may_answer and not self._method.is_of_any:
             return asyncio.get_running_loop().create_task(self._wait_to_begin(door))
@@ -129,7 +130,6 @@ class OpenMethodCall(Watched):
 
     def _begin(self) -> Answer | CoroutineType[Any, Any, Answer]:
         """Return the answer, or a coroutine that continues the call."""
-        enter(self._context)
         try:
             if self._asker.authenticate is not None:
                 self._call.caller = self._asker.authenticate()

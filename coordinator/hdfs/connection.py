@@ -152,7 +152,7 @@ class HdfsConnection(asyncio.Protocol):
             switch_to(None)
         if begun:
             self._heard()
-        if (self._reader.buffered_bytes or self._held_bytes or self._is_full) and not self._transport.is_closing():
+        if (self._reader.buffered_bytes or self._held_bytes) and not self._transport.is_closing():
             self._expect_rest(self._reader.buffered_bytes)
         self._read_while_there_is_room()
 

@@ -19,11 +19,10 @@ from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import FlushUploads, Message, UploadsFlushed
 from peacefs.runtime.effects import Ticket
-from peacefs.service.first_step import NOTHING_TO_WAIT_FOR
 
 from .core_driver import DatanodeSender
 from .leases import Leases
-from .waiters import Wait, wait_on_loop
+from .waiters import NOTHING_TO_WAIT_FOR, Wait, wait_on_loop
 
 # Seconds within which the body of a redirected CREATE must arrive to be waited for, and after which its name is
 # forgotten.

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final
 
 from peacefs.runtime.effects import Ticket
 
 #: Waits until a ticket is fired, or this many seconds have passed.
 Wait = Callable[[Ticket, float], Awaitable[None]]
+
+
+class _Nothing:
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return iter(())  # type: ignore[return-value]
+
+
+#: Awaiting this returns None at once. For functions that rarely have to wait, to save a coroutine.
+NOTHING_TO_WAIT_FOR: Final[Awaitable[None]] = _Nothing()
 
 
 async def wait_on_loop(ticket: Ticket, wait_s: float) -> None:
@@ -20,7 +32,7 @@ async def wait_on_loop(ticket: Ticket, wait_s: float) -> None:
         if not over.done():
             over.set_result(None)
 
-    # Not asyncio.timeout, which needs a task: the first step of a call has none (see `first_step`).
+    # Not asyncio.timeout, which needs a task: the first step of a call has none (see `Watched.step`).
     timer = loop.call_later(wait_s, end)
     try:
         ticket.when_fired(end)

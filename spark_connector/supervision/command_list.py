@@ -115,7 +115,7 @@ def _check(path: Path, found: CommandList) -> None:
             )
         if not 0 < command.stop_s <= run_stop_s_max:
             raise StartupError(
-                f"{path}: stop_s of {name} is {command.stop_s:g}; it can be up to {run_stop_s_max:g}"
+                f"{path}: stop_s of {name} is {command.stop_s:g}; it must be over 0 and up to {run_stop_s_max:g}"
             )
         check_words(name, [command.program, *command.arguments])
         if command.extra_arguments:

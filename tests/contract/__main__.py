@@ -24,7 +24,8 @@ _ROOT = Path(__file__).parent.parent.parent
 _KNOWN = Path(__file__).parent / "known_differences.toml"
 _HTTP = "webhdfs"
 _DOORS = (_HTTP, "hdfs")
-#: Each takes a tree of its own. Tests compare all of them with the answers that HDFS gave (`tests/webhdfs`).
+#: Send every tenth request, because each needs its own tree. Tests compare all of them
+#: with the answers that HDFS gave (`tests/webhdfs`).
 _REFUSALS_PART = 10
 
 

@@ -36,7 +36,7 @@ def _packets(data: bytes) -> list[bytes]:
 
 
 def _damaged(chance: random.Random, packets: list[bytes]) -> bytes:
-    """Return packets of which one is bent, missing, doubled, in the wrong place, or followed by noise."""
+    """Return packets in another order, or with one missing, doubled, cut short, replaced or with a bit flipped."""
     at = chance.randrange(len(packets))
     made = list(packets)
     match chance.randrange(7):

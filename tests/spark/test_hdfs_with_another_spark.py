@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -59,7 +59,9 @@ def _driver(uri: str, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            # A query that has ended may have left no process.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _line(number: int) -> str:

@@ -125,5 +125,7 @@ def test_kind_of_query_adds_what_a_spark_knows_and_is_refused_by_a_spark_without
     assert as_dict(settings("c", spark_version="3.5", query="join")) == plain, "neither key exists in 3.5"
     with pytest.raises(BadRequest, match="no Real-time Mode"):
         settings("c", spark_version="4.0.1", query="real-time")
+    with pytest.raises(BadRequest, match=r"Spark 3\.4 writes no change logs"):
+        settings("c", spark_version="3.4", query="join")
     with pytest.raises(BadRequest, match="micro-batch, join, real-time"):
         settings("c", query="batch")

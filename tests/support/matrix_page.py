@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "checkpoint-matrix.md"
 _HEAD = """# The checkpoint matrix
 
 Does each kind of query go on exactly after each event, with each way to keep state? Written by a run of
-`PEACEFS_MATRIX=write` (`tests/spark/test_checkpoint_matrix.py`); `make test` runs two of the cells.
+`PEACEFS_MATRIX=write` (`tests/spark/test_checkpoint_matrix.py`); `PEACEFS_LONG=1` runs two of the cells.
 
 All queries of a Spark run on a peacefs cluster at once and are killed together (SIGKILL) at random moments. Each
 event is then made on a fork with `peacefs checkpoint`, and Spark goes on to the end of the input. A cell counts

@@ -3,6 +3,10 @@
 A request may read rows that another request changed and that are not durable yet. So a request's coroutine runs
 step by step, from one wait to the next. No other request runs during a step. So after a step, `Rows.ahead` is the
 last log entry whose changes the step has read.
+
+The first step of a call runs outside any task, and the other steps in another context. So the first step must not
+use functions that need the current task, such as `asyncio.timeout`. A token of a context variable that is set in
+the first step cannot reset it after a wait.
 """
 
 from __future__ import annotations
