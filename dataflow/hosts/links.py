@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, Final
@@ -60,16 +62,22 @@ class Links:
         self._incoming: set[_Incoming] = set()
         self._entering: set[asyncio.Task[None]] = set()
         self._closing = False
+        # Connections whose handshake is complete and that the loop does not read from yet. With the lock, no
+        # connection is added after `close` has begun.
+        self._accepted: set[socket.socket] = set()
+        self._lock = threading.Lock()
 
     def listen(self) -> str:
         """Accept connections, and return the address."""
         loop = asyncio.get_running_loop()
 
         def entered(peer: Peer, stream: ProtectedStream) -> None:
-            try:
+            with self._lock:
+                if self._closing:
+                    stream.sock.close()
+                    return
+                self._accepted.add(stream.sock)
                 loop.call_soon_threadsafe(self._entered, peer, stream)
-            except RuntimeError:  # the loop is closed because the query is over
-                stream.sock.close()
 
         self._door = Door(self._membership, entered)
         return self._door.address
@@ -90,13 +98,16 @@ class Links:
         outgoing.messages.put_nowait(message)
 
     async def close(self) -> None:
-        self._closing = True
+        with self._lock:
+            self._closing = True
         if self._door is not None:
             self._door.close()
         tasks = [*(outgoing.task for outgoing in self._outgoing.values()), *self._entering]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for accepted in self._accepted:
+            accepted.close()
         for incoming in self._incoming:
             incoming.abort()
         self._dials.shutdown(wait=False, cancel_futures=True)
@@ -148,7 +159,6 @@ class Links:
     def _entered(self, peer: Peer, stream: ProtectedStream) -> None:
         """Read from a connection whose handshake is complete."""
         if self._closing:
-            stream.sock.close()
             return
         task = asyncio.create_task(self._read(peer, stream))
         self._entering.add(task)
@@ -157,6 +167,8 @@ class Links:
     async def _read(self, peer: Peer, stream: ProtectedStream) -> None:
         incoming = _Incoming(self, peer, stream, MessageReader(self._schemas))
         await asyncio.get_running_loop().connect_accepted_socket(lambda: incoming, stream.sock)
+        with self._lock:
+            self._accepted.discard(stream.sock)
 
     def opened(self, incoming: _Incoming) -> None:
         self._incoming.add(incoming)

@@ -19,8 +19,9 @@ _BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}")
     for page in guides()
     for number, block in enumerate(page.blocks("python"))
-    # tests/connectors/test_guide.py runs the examples with Kafka beside a broker.
-    if "spark" not in block and "Kafka" not in block
+    # tests/connectors/test_guide.py runs the examples with Kafka beside a broker, and tests/dataflow/test_guide.py
+    # a program that is handed to the cluster.
+    if "spark" not in block and "Kafka" not in block and "sys.argv" not in block
 ]
 
 

@@ -76,7 +76,7 @@ def network(play: Play) -> NetworkView:
 
 def test_write_set_waits_for_a_reason_that_is_told(network: NetworkView) -> None:
     assert "no datanode" in why_it_waits(0, queued(), replace(network, servers=[]), 0)
-    assert "wants 9 datanodes at once, and there are 3" in why_it_waits(0, queued(replication=9), network, 3)
+    assert "needs 9 datanodes at once, and there are 3" in why_it_waits(0, queued(replication=9), network, 3)
     assert why_it_waits(0, queued(), network, 1) == "1 of 3 datanodes have a slot free, and a chunk of it needs 2"
     assert "4 of its chunks are being written" in why_it_waits(0, queued(chunks_in_flight=4), network, 2)
     assert "1 set asked before it" in why_it_waits(1, queued(), network, 2)
