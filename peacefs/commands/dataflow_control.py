@@ -103,7 +103,10 @@ def list_(as_json: AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATO
 
 
 def show(name: Name, as_json: AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Show a query, and what its program reports: units, checkpoints, recoveries, rows."""
+    """Show a query with its units, checkpoints and rows.
+
+    Its program reports these every two seconds.
+    """
     import msgspec
 
     from peacefs.client.command_line.listing import print_line
