@@ -98,7 +98,7 @@ def take_hdfs(data: bytes) -> int:
     size = 4 + int.from_bytes(data[:4])
     if len(data) < max(size, 4):
         return 0
-    # The header of an answer without an exception is short.
+    # The header of a successful answer is shorter than 128 bytes, so its length takes one byte.
     assert data[4] < 0x80, data[:size]
     assert b"Exception" not in data[:size], data[:size]
     return size

@@ -168,6 +168,6 @@ class _Contest:
 
 
 def _ended_cpu_s() -> float:
-    """Return the processor time of all children that have ended."""
+    """Return the processor time, in seconds, of all child processes that have ended."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime

@@ -1,4 +1,4 @@
-"""A seeded generator of Nexmark's events: persons, auctions and bids of an online auction, 1 : 3 : 46.
+"""A seeded generator of Nexmark's events: persons, auctions and bids of an online auction, in the ratio 1:3:46.
 
 The proportions, hot keys, lifetimes and approximate sizes are those of Apache Beam's generator. Half of the bids
 go to one hot auction of the last hundred, and three quarters of the sellers and bidders are hot persons. Some

@@ -12,16 +12,15 @@ ended. So members of a killed launcher never run at the same time as those of th
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import time
 from pathlib import Path
 from typing import Final
 
 from peacefs.client.limits import local_datanodes_default, local_stop_timeout_s
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
+from peacefs.runtime.file_locks import lock_within
 
 local_datanodes_max: Final = 64
 
@@ -112,17 +111,8 @@ class ClusterDirectory:
 
 def _lock(descriptor: int, path: Path) -> None:
     """Lock the directory. Retries for a while, since members of a killed launcher end within moments."""
-    deadline = time.monotonic() + local_stop_timeout_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise StartupError(
-                    f"{path} is in use by another local cluster: stop that one, or say --dir for a second"
-                ) from None
-            time.sleep(_POLL_S)
+    if not lock_within(descriptor, local_stop_timeout_s):
+        raise StartupError(f"{path} is in use by another local cluster: stop that one, or say --dir for a second")
 
 
 def _recognise(path: Path) -> int | None:

@@ -148,7 +148,7 @@ class HdfsConnection(asyncio.Protocol):
         except PeacefsError as error:
             self.refuse(error, is_told=self._identification is not None)
         finally:
-            # Whatever runs next on the event loop serves no request.
+            # What the event loop runs next belongs to no request.
             switch_to(None)
         if begun:
             self._heard()

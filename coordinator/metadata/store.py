@@ -267,7 +267,7 @@ class Metadata:
         self._sealed.popleft()
         self.rows.durable = sealed.number
         self.tx_durable = sealed.tx
-        # A short entry may fit where a long one did not.
+        # On a full disk, a short entry may still fit after a long one was refused.
         if not self.has_room and max(len(sealed.content), self._free_bytes()) >= self._refused_bytes:
             self._refused_bytes = 0
         self.on_durable(sealed.number)

@@ -269,7 +269,7 @@ class ClientLink(asyncio.Protocol):
         except PeacefsError as error:
             self.refuse(error)
         finally:
-            # Whatever runs next on the event loop serves no request.
+            # What the event loop runs next belongs to no request.
             switch_to(None)
         if self._frames.buffered_bytes or self._held_bytes or self._is_paused:
             self._expect_rest(0 if self._transport.is_closing() else self._frames.buffered_bytes)

@@ -195,7 +195,7 @@ class FileReader:
             begin = end
 
     def _loaded(self, file: FoundFile) -> pa.Table:
-        """Return the rows of a file. The last file that was read stays in memory."""
+        """Return the rows of a file. Keep them in memory until another file is read."""
         if self._rows is None or (self._path, self._stamp) != (file.path, file.stamp):
             self._rows = self._parsed(file)
             self._path, self._stamp = file.path, file.stamp

@@ -90,7 +90,7 @@ class PartedSource:
         return rows
 
     def _note(self, history: SourceHistory, taken: Taken) -> None:
-        """Write the order of new rows to the journal, before the query gets them."""
+        """Journal in which order new rows come. Call it before the query gets them."""
         if not taken.slices and not taken.gone:
             return
         history.add(each for each, _ in taken.slices)

@@ -51,7 +51,7 @@ class SourceHistory:
 
     @property
     def starts(self) -> Mapping[str, PartPlace]:
-        """Where to begin reading each part, so that all slices can be read again."""
+        """The place in each part from which all slices can be read again."""
         firsts: dict[str, PartPlace] = {}
         for each in self._slices:
             firsts.setdefault(each.part, PartPlace(each.begin, each.stamp))

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from peacefs.protocol.errors import RunSuperseded, StartupError
+from peacefs.runtime.file_locks import lock_within
 
 from .durable_files import replace_file
 
@@ -99,19 +100,12 @@ class DeliveryLock:
 
     def wait_for_others(self, older: str) -> None:
         """Wait until all current deliveries are over. Raises StartupError if one takes too long."""
-        deadline_s = time.monotonic() + dataflow_delivery_s_max
         with self._opened() as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
-                except BlockingIOError:
-                    if time.monotonic() > deadline_s:
-                        raise StartupError(
-                            f"the previous driver ({older}) has been delivering rows to a sink for "
-                            f"{dataflow_delivery_s_max:g} s: end it, and resume the query then"
-                        ) from None
-                time.sleep(_POLL_S)
+            if not lock_within(lock, dataflow_delivery_s_max):
+                raise StartupError(
+                    f"the previous driver ({older}) has been delivering rows to a sink for "
+                    f"{dataflow_delivery_s_max:g} s: end it, and resume the query then"
+                )
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:

@@ -102,7 +102,7 @@ class EdgeConnectors:
         return True
 
     def flush(self, name: str) -> None:
-        """Tell a committing sink that it has its last row."""
+        """Tell a committing sink that no more rows follow."""
         self._sinks[name].flush()
 
     def released(self, number: Callable[[str], int]) -> None:

@@ -213,7 +213,7 @@ class UnitState(Protocol):
         ...
 
     def hurry(self) -> None:
-        """Make the next capture cover as much as possible at any cost."""
+        """Make the next capture cover as much as possible, even if it takes longer."""
 
     @property
     def journal(self) -> UnitJournal | None: ...

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
-from peacefs.protocol.limits import supervised_restarts_default, supervised_restarts_max
+from peacefs.protocol.limits import supervised_restarts_default
+
+from .supervision_options import OnAgents, Restarts
 
 if TYPE_CHECKING:
     from peacefs.protocol.values.query_reports import DataflowReport
@@ -40,22 +42,8 @@ def run(
             help="Where the cluster keeps its checkpoints. [default: /user/USER/dataflows/NAME]",
         ),
     ] = None,
-    on: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--on", metavar="NODE", help="Run only on this agent, given by name or host; may be repeated."
-        ),
-    ] = None,
-    restarts: Annotated[
-        int,
-        typer.Option(
-            "--restarts",
-            metavar="N",
-            min=0,
-            max=supervised_restarts_max,
-            help="Failures after which the query is given up; a run of ten minutes resets the count.",
-        ),
-    ] = supervised_restarts_default,
+    on: OnAgents = None,
+    restarts: Restarts = supervised_restarts_default,
     as_json: AsJson = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:

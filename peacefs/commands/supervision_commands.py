@@ -11,7 +11,6 @@ from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
 from peacefs.protocol.limits import (
     coordinator_node_port_default,
     supervised_restarts_default,
-    supervised_restarts_max,
 )
 from peacefs.service.log_style import LogFormat, LogLevel, LogStyle
 
@@ -29,6 +28,7 @@ from .service_options import (
     node_addresses,
     tls_files_of,
 )
+from .supervision_options import OnAgents, Restarts
 
 if TYPE_CHECKING:
     from peacefs.protocol.values.supervised_queries import QueryStatus, Supervised
@@ -120,22 +120,8 @@ def supervise(
             "{checkpoint} and PEACEFS_CHECKPOINT.",
         ),
     ] = None,
-    on: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--on", metavar="NODE", help="Run only on this agent, given by name or host; may be repeated."
-        ),
-    ] = None,
-    restarts: Annotated[
-        int,
-        typer.Option(
-            "--restarts",
-            metavar="N",
-            min=0,
-            max=supervised_restarts_max,
-            help="Failures after which the query is given up; a run of ten minutes resets the count.",
-        ),
-    ] = supervised_restarts_default,
+    on: OnAgents = None,
+    restarts: Restarts = supervised_restarts_default,
     standby: Annotated[
         bool,
         typer.Option(

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.dataflows import SCHEMA, input_rows
-from support.long_runs import IS_LONG
 from support.pages import ROOT, Page
 from support.waiting import PATIENCE_S, wait_until
 
@@ -83,7 +82,7 @@ def test_guide_copies_a_stream_log_through_a_dataflow(tmp_path: Path) -> None:
         assert found == [row for batch in rows for row in batch.to_pylist()]
 
 
-@pytest.mark.skipif(not IS_LONG, reason="PEACEFS_LONG=1 has it")
+@pytest.mark.long("starts a cluster and an agent")
 def test_guide_program_for_the_cluster_runs_by_hand_until_it_is_stopped(tmp_path: Path) -> None:
     *_, written = Page(ROOT / "docs" / "dataflow.md").blocks("python")
     program, given = tmp_path / "large.py", tmp_path / "in"

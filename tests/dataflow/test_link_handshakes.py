@@ -25,7 +25,7 @@ from peacefs.dataflow.hosts.membership import Member, Membership
 from peacefs.dataflow.hosts.wire import encode
 from peacefs.dataflow.model.batches import Batch
 from peacefs.protocol.errors import PeerError
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import Identity, Peer
 from peacefs.protocol.messages import PROTOCOL_VERSION
 from peacefs.protocol.seals import RECORD_BYTES_OVER
 from peacefs.protocol.tokens import Signer
@@ -277,3 +277,26 @@ def test_message_that_cannot_be_sent_is_an_error_of_the_process(begin: Callable[
     node.loop.call_soon_threadsafe(node.links.send, "edge", edge.address, {"no": "message"})
     wait_until(lambda: found, "the error")
     assert isinstance(found[0], KeyError)
+
+
+def test_connection_that_is_accepted_while_links_close_is_closed() -> None:
+    """Its handshake ends on another thread, and the loop never gets to read from it."""
+    ours, theirs = socket.socketpair()
+    late, other = socket.socketpair()
+    with theirs, other:
+        asyncio.run(_close_after_an_entry(ours, late))
+        theirs.settimeout(PATIENCE_S)
+        other.settimeout(PATIENCE_S)
+        assert (theirs.recv(1), other.recv(1)) == (b"", b"")
+    assert (ours.fileno(), late.fileno()) == (-1, -1)
+
+
+async def _close_after_an_entry(ours: socket.socket, late: socket.socket) -> None:
+    links = Links(Membership(Member("a", _TOKEN)), {}, lambda *_: None, lambda _: None)
+    links.listen()
+    assert links._door is not None
+    entered = links._door._entered
+    peer = Peer("cluster", "node", "b", True, None)  # type: ignore[arg-type]
+    entered(peer, ProtectedStream(ours, lambda *parts: parts, lambda data: data))
+    await links.close()
+    entered(peer, ProtectedStream(late, lambda *parts: parts, lambda data: data))

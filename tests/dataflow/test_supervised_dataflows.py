@@ -200,7 +200,7 @@ def test_program_agent_and_coordinator_die_and_each_row_comes_once(world: World,
     assert job.out() == job.expected()
 
 
-@pytest.mark.skipif(not IS_LONG, reason="PEACEFS_LONG=1 has it")
+@pytest.mark.long("a minute of stops and starts")
 def test_stopped_query_continues_behind_its_last_checkpoint(world: World, job: Job) -> None:
     world.agent("north", commands())
     for _ in range(5):

@@ -19,12 +19,12 @@ from typing import Final
 
 from peacefs.protocol.errors import StartupError
 from peacefs.runtime import private_files
+from peacefs.runtime.file_locks import lock_within
 
 from .page_sums import path_of as page_sums_of
 
 # Time limit for the end of a process that writes the image, after its coordinator has ended.
 image_process_end_wait_s: Final = 20.0
-_POLL_S = 0.01
 _CLOCK_STEP_NS = 100_000_000
 _LOG_ENDINGS = ("-wal", "-shm")
 Identity = tuple[int, int]
@@ -144,18 +144,11 @@ def _await_image_process(store: Path) -> None:
     except FileNotFoundError:
         return
     try:
-        deadline_s = time.monotonic() + image_process_end_wait_s
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() >= deadline_s:
-                    raise StartupError(
-                        f"a process of an earlier coordinator still writes {store}. End it, then start again; "
-                        f"`fuser {store}` shows its number"
-                    ) from None
-                time.sleep(_POLL_S)
+        if not lock_within(descriptor, image_process_end_wait_s):
+            raise StartupError(
+                f"a process of an earlier coordinator still writes {store}. End it, then start again; "
+                f"`fuser {store}` shows its number"
+            )
     finally:
         os.close(descriptor)
 
